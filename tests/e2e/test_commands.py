@@ -150,7 +150,8 @@ def test_following_ends_with_the_job(make_job: Callable[..., Job]) -> None:
     said = {verb: command.communicate(timeout=60)[0] for verb, command in commands.items()}
     assert checked(said["events"].splitlines()[-1])["kind"] == "job_finished"
     none = job.command("ckpt", "ls", str(job.run_dir))
-    assert none.returncode == 2 and "that run has stored none" in none.stderr, none.stderr
+    assert none.returncode == 2, none.stderr
+    assert "this job has no checkpoint in storage yet" in none.stderr, none.stderr
     texts = [checked(line)["text"] for line in said["logs"].splitlines()]
     assert any("149" in text for text in texts), texts[-3:]
 

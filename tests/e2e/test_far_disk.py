@@ -66,7 +66,7 @@ def test_row_36_a_server_that_is_silent_from_the_beginning_is_waited_for(
         job: Job, far: FarDisk) -> None:
     with far.silent():
         start(job, far.path)
-        eventually(lambda: "does not answer; unless memory is known to hold" in job.stderr,
+        eventually(lambda: "does not answer; this rank waits for it" in job.stderr,
                    "somebody says for what the ranks wait", job=job)
         assert not job.events("restore_decided")
     ends_whole(job, far.path)

@@ -77,7 +77,7 @@ def test_room_that_is_made_while_the_end_waits_is_enough(job: Job, small: Path) 
     eventually(lambda: job.step() >= STEPS - 1 or None, "the last step is made", job=job)
     enlarge(small)
     assert job.wait() == 0, job.stderr
-    assert "storage takes writes again" in job.stderr
+    assert "storage accepts writes again" in job.stderr
     assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
     assert job.command("ckpt", "verify", str(small / "ckpt")).returncode == 0
 

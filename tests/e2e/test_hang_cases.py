@@ -381,8 +381,8 @@ def test_a_cut_of_the_data_network_blames_no_rank(hosts: list[Host]) -> None:
     ip(f"-n {PREFIX}sw link set d1 down")
     event = verdicts(first)[0]
     assert re.match(r"Ranks? [\d and]+ entered \w+ \d+ of the world \([\w.:]+\) \d+\.\d s ago "
-                    r"and .* left it.*\. The network between them is the first suspect; no rank "
-                    r"is\.$",
+                    r"and .* left it.*\. The network between them is the likely cause; no rank "
+                    r"is to blame\.$",
                     event["sentence"]), event["sentence"]
     assert event["details"].get("culprits", "") == ""
     assert event["details"]["acts"] == "false"

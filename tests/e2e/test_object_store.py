@@ -186,12 +186,12 @@ def test_a_store_that_is_away_when_a_job_begins_is_waited_for_aloud(
     job = make_s3_job("run")
     try:
         start(job, steps=20)
-        eventually(lambda: f"{PLACE} cannot be looked at now" in job.stderr, "it says so", job=job)
+        eventually(lambda: f"{PLACE} cannot be read now" in job.stderr, "it says so", job=job)
     finally:
         store.start()
     assert job.wait() == 0, job.stderr
     # Once for all ranks, and not with each try.
-    assert job.stderr.count("cannot be looked at now") == 1, job.stderr
+    assert job.stderr.count("cannot be read now") == 1, job.stderr
 
 
 def test_a_bucket_that_is_not_there_is_an_error_and_no_empty_one(
@@ -202,7 +202,7 @@ def test_a_bucket_that_is_not_there_is_an_error_and_no_empty_one(
               [str(SCRIPTS / "flash.py"), "--checkpoint", "s3://no-such-bucket/gpt", "--out",
                str(job.state), "--steps", "20"])
     assert job.wait() != 0
-    assert "nobody can see which checkpoints are in s3://no-such-bucket/gpt" in job.stderr
+    assert "may list the checkpoints in s3://no-such-bucket/gpt" in job.stderr
     assert "NoSuchBucket" in job.stderr
     assert not (job.state / "restored-0").exists(), "it did not begin anew"
 

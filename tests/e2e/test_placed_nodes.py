@@ -108,7 +108,7 @@ def test_the_next_incarnation_takes_the_place_of_a_dead_node(placed: Placed) -> 
         [*placed.shape, "--rdzv-endpoint", placed.endpoint, "--node-name", "node1",
          "--credentials", str(placed.directory / "for-node")], steps=4000)
     assert again.wait() == EXIT_FENCED, "the old incarnation is of the past"
-    assert "node1 is not wished for" in again.stderr
+    assert "node1 is not one that the master requested" in again.stderr
     assert first.launcher is not None and first.launcher.poll() is None
 
 

@@ -75,7 +75,7 @@ def test_a_foreign_program_is_not_taken_for_the_master(job: Job) -> None:
         problem = refusal(job, "--nnodes", "2", "--rdzv-endpoint", f"127.0.0.1:{port}",
                           str(SCRIPTS / "steps.py"))
     assert problem["code"] == "PL-E031"
-    assert "no job of yours" in problem["cause"]
+    assert "not a job of yours" in problem["cause"]
 
 
 def test_an_open_address_without_encryption(job: Job) -> None:

@@ -86,7 +86,8 @@ def test_what_cannot_be_exported_is_said(saved: Saved, tmp_path: Path) -> None:
     refused = ckpt("export", path, out, "--to", "hf", "--entry", "net")
     assert refused.returncode == 2 and "there are model, optimizer" in refused.stderr
     assert "--to hf" in ckpt("export", path, out).stderr
-    assert "none is of step 9" in ckpt("export", path, out, "--to", "hf", "--step", "9").stderr
+    missing = ckpt("export", path, out, "--to", "hf", "--step", "9")
+    assert "no checkpoint in it is of step 9" in missing.stderr
     (newest,) = path.glob("step-1-*")
     victim = newest / "shard-00000.safetensors"
     text = bytearray(victim.read_bytes())

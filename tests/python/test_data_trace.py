@@ -65,10 +65,10 @@ def test_what_cannot_be_traced_is_an_error_in_four_parts(tmp_path: Path) -> None
     place = str(tmp_path / "c")
     for words, what in (
         (("trace", "3", "--checkpoint", place), "no data set has a sample 3"),
-        (("trace", "3", "--checkpoint", place, "--data", "x"), "no checkpoint has such a position"),
+        (("trace", "3", "--checkpoint", place, "--data", "x"), "has the position of such a loader"),
         (("trace", "3", "--checkpoint", str(tmp_path / "none")), "there is no checkpoint"),
-        (("trace", "x", "--checkpoint", place), "--checkpoint is for trace"),
-        (("ls", "--checkpoint", place), "--checkpoint is for trace"),
+        (("trace", "x", "--checkpoint", place), "--checkpoint is for `trace`"),
+        (("ls", "--checkpoint", place), "--checkpoint is for `trace`"),
     ):
         done = paceline("data", *words)
         assert done.returncode != 0 and what in done.stderr, (words, done.stderr)

@@ -26,7 +26,7 @@ def test_a_ticket_says_what_brings_it_back(tmp_path: Path, how: str) -> None:
         shutil.rmtree(place) if how == "deleted" else place.rename(other)
         with pytest.raises(CheckpointError, match="is not in storage") as refused:
             ckpt.save(1, state(1)).wait()
-        assert f"mkdir {place}, or move it back; it is tried again" in refused.value.fix
+        assert f"mkdir {place}, or move it back; paceline tries again" in refused.value.fix
         place.mkdir() if how == "deleted" else other.rename(place)
         ckpt.save(2, state(2)).wait()
     found = state()
@@ -60,7 +60,7 @@ def test_close_says_at_once_what_it_waits_for(
 
 
 def test_other_refusals_keep_their_fix(tmp_path: Path) -> None:
-    fix = "mend the storage: it is tried again with a later step"
+    fix = "repair the storage; paceline tries again with a later step"
     assert fix_of(fix, str(tmp_path)) == fix
     assert fix_of(fix, "s3://bucket/run") == fix
     assert not is_gone("s3://bucket/run") and is_gone(str(tmp_path / "nowhere"))

@@ -138,7 +138,7 @@ def test_when_nothing_fits_the_smallest_change_is_named() -> None:
         (("--model", "llama-8b", "--cluster", "H100"), "is no type of the catalogue"),
         (("--model", "llama-8b", "--cluster", "H100-80G:none"), "is not TYPE:COUNT"),
         (("--model", "llama-8b", "--cluster", "H100-80G:0"), "is not TYPE:COUNT"),
-        (("--model", "llama-8b", "--cluster", MIXED, "--only", "ep=2"), "is no axis"),
+        (("--model", "llama-8b", "--cluster", MIXED, "--only", "ep=2"), "is not AXIS=VALUE"),
         (("--model", "llama-8b", "--cluster", MIXED, "--only", "pp=0"), "at least one stage"),
         (("--model", "llama-8b", "--cluster", MIXED, "--global-batch", "0"), "from 1 to 2^32"),
         (("--model", "/nowhere/config.json", "--cluster", MIXED), "there is no such file"),

@@ -14,7 +14,7 @@ from paceline._rank import progress
 
 _ANSWER_SECONDS = 1.0  # for one look at a file system, which may hang
 _WAIT_SECONDS = 1.0  # if storage takes the save within this time, nothing is printed
-_MEND = "mend the storage: "
+_MEND = "repair the storage; "
 
 
 def is_gone(place: str) -> bool:

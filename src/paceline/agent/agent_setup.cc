@@ -51,7 +51,7 @@ absl::StatusOr<std::string> MasterAddress(const nlohmann::json& job, const Agent
     if (!address.empty()) return address;
   }
   return ToStatus(absl::StatusCode::kNotFound,
-                  Problem{"PL-E025", "this directory does not say where its master is",
+                  Problem{"PL-E025", "the address of the master is not known in this run directory",
                           files.JobJson(), "job.json is missing or damaged",
                           Concat("paceline run --resume --run-dir ", files.run_dir)});
 }
@@ -125,7 +125,7 @@ absl::StatusOr<Fd> LockNode(const AgentFiles& files) {
                    .what = Concat("another agent of ", files.node, " runs on this host"),
                    .where = files.NodeDir(),
                    .why = Concat("process ", whole.l_pid, " keeps its ranks and its checkpoints"),
-                   .fix = "nothing: paceline run starts an agent anew when one has died"});
+                   .fix = "nothing to do: paceline run restarts an agent that has died"});
 }
 
 absl::Status MakeNodeDirs(const AgentFiles& files) {

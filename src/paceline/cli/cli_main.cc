@@ -45,7 +45,7 @@ Output EarlyOutput(const std::vector<std::string>& args, const Environment& envi
 Problem TooManyWords(const Command& command, const ParsedLine& line) {
   return Problem{
       .code = "PL-E010",
-      .what = "paceline " + std::string(command.name) + " takes no word \"" +
+      .what = "paceline " + std::string(command.name) + " takes no argument \"" +
               line.positionals[command.positionals_max] + "\"",
       .where = "the command line",
       .why = "usage: paceline " + std::string(command.name) + " " + std::string(command.usage),
@@ -62,7 +62,7 @@ int PassOn(Invocation& invocation) {
                                 .what = "--on and --job exclude each other",
                                 .where = "the command line",
                                 .why = "each of them names the job",
-                                .fix = "leave one of them away"});
+                                .fix = "leave one of them out"});
   }
   std::vector<std::string> words = {std::string(invocation.command.name)};
   for (size_t i = 0; i < invocation.args.size(); ++i) {
@@ -155,7 +155,7 @@ int Main(const std::vector<std::string>& args, const Environment& environment) {
              .what = "not all output was written",
              .where = "standard output",
              .why = errno != 0 ? std::strerror(errno) : "an earlier write failed",
-             .fix = "make room on the disk that it goes to, and ask again"});
+             .fix = "make room on the disk that it goes to, and run the command again"});
 }
 
 }  // namespace paceline::cli

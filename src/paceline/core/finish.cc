@@ -18,7 +18,7 @@ namespace {
 constexpr Duration kMemoryPatience = Duration::Seconds(3);
 
 constexpr std::string_view kAwaitsStorage =
-    "waits until its last checkpoint is in storage; another stop ends it within ten seconds";
+    "waits until its last checkpoint is in storage; a second stop ends the job within ten seconds";
 
 // A node that may still hold ranks, or does not know yet that the job is over.
 bool IsAwaited(const NodeState& node, const NodeLink& link) {
@@ -72,8 +72,9 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
   MARK("stop asked");
   std::string reason = event.why;
   if (asked_before) {
-    reason = "asked to stop again: " +
-             (grace == Duration() ? std::string("no grace") : "a grace of " + ToString(grace));
+    reason =
+        "asked to stop again: " + (grace == Duration() ? std::string("no grace period")
+                                                       : "a grace period of " + ToString(grace));
   } else if (again) {
     reason = state.final_reason;  // if the job is already ending by itself, its reason stays
   }

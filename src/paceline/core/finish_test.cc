@@ -117,7 +117,7 @@ TEST_F(FinishTest, AJobThatFailsWaitsAsLongAsStorageTakesAndSaysSoOnce) {
   Pass(Duration::Seconds(60));
   EXPECT_EQ(job_.state().phase, Phase::kStopping);
   ASSERT_EQ(waits_.size(), 1u);
-  EXPECT_NE(waits_[0].find("another stop ends it"), std::string::npos);
+  EXPECT_NE(waits_[0].find("a second stop ends the job"), std::string::npos);
   report_.shards = {{Rank(0), {1, 5}, true, "", {}}};
   Report();
   ASSERT_TRUE(order_.commit.has_value());

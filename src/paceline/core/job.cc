@@ -61,8 +61,8 @@ void ForgiveStall(Turn& turn) {
   MARK("master stalled");
   const Duration stall = turn.now() - deadline;
   GiveTimeBack(turn, stall);
-  turn.Say(Note::Level::kWarning,
-           "the master did not run for " + ToString(stall) + "; nodes get that time back");
+  turn.Say(Note::Level::kWarning, "the master did not run for " + ToString(stall) +
+                                      "; timers of nodes are extended by that time");
 }
 
 bool SettleOnce(Turn& turn) {

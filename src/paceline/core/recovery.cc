@@ -204,7 +204,7 @@ bool Hold(Turn& turn, const LadderView& view) {
   const Instant due = state.world_since + RestartDelay(state);
   if (turn.now() >= due) return false;
   watch.settle_at = std::min(watch.settle_at, due);
-  watch.pending = "pauses before it tries again";
+  watch.pending = "pauses before the next attempt";
   return true;
 }
 
@@ -220,7 +220,7 @@ bool EndWithoutStorage(Turn& turn) {
   MARK("a failed close ends the job");
   turn.Emit(StopDecided{.exit_code = kExitNotStored,
                         .grace = Duration(),
-                        .reason = "its ranks had nothing to do but to wait for storage"},
+                        .reason = "its ranks were done and only waited for storage"},
             state.incident.causes);
   return true;
 }

@@ -43,10 +43,10 @@ struct Teller {
     std::string text = "a master took over";
     if (fact.term > 1) text += ", the job's " + Ordinal(fact.term);
     if (fact.history == History::kCopy) {
-      return text + ": a node had a copy of the journal, which is complete up to here";
+      return text + ": a node had a copy of the journal, and records up to here are complete";
     }
     if (fact.history == History::kNone) {
-      return text + ": no node had a copy of the journal, and what was before is not known";
+      return text + ": no node had a copy of the journal, so what happened before is not known";
     }
     return text;
   }
@@ -89,7 +89,7 @@ struct Teller {
     return WithReason(std::move(text), fact.because);
   }
   std::string operator()(const WishChanged& fact) const {
-    return fact.name + " " + fact.reason + " before it joined; it is asked for again.";
+    return fact.name + " " + fact.reason + " before it joined; the master requests it again.";
   }
   std::string operator()(const RankFailed& fact) const {
     const std::string who = "rank " + ToString(fact.rank) + " on " + fact.node_name;
@@ -121,7 +121,7 @@ struct Teller {
   }
   std::string operator()(const ProgressMade& fact) const {
     if (!fact.evidence.empty()) return fact.evidence + ": that counts as progress";
-    if (fact.step >= 0) return "step " + std::to_string(fact.step) + " is further than ever";
+    if (fact.step >= 0) return "step " + std::to_string(fact.step) + " is a new highest step";
     if (fact.step_count > 0) {
       return std::to_string(fact.step_count) + " optimizer steps are more than any attempt before";
     }
@@ -147,12 +147,12 @@ struct Teller {
   }
   std::string operator()(const CheckpointDamaged& fact) const {
     return "checkpoint " + fact.name + " is damaged and will not be used: a rank on " +
-           fact.node_name + " found bytes that are not those that were saved";
+           fact.node_name + " found bytes that differ from those that were saved";
   }
   std::string operator()(const CheckpointNotStored& fact) const {
     const std::string step = "step " + std::to_string(fact.saved.step);
     if (fact.is_final) {
-      return step + " is in memory only, and nobody tries any more to bring it to " +
+      return step + " is in memory only; paceline has stopped trying to write it to " +
              fact.directory + ": " + fact.reason;
     }
     const std::string refusal = "storage refuses " + step + ": " + fact.directory + ": ";
@@ -162,7 +162,7 @@ struct Teller {
              "directory";
     }
     return refusal + fact.reason +
-           "; make room there or mend its rights: it is tried again by itself";
+           "; make room there or correct its access rights; paceline tries again by itself";
   }
   std::string operator()(const JobResumed& fact) const { return fact.reason; }
   std::string operator()(const JobFinished& fact) const {

@@ -102,7 +102,8 @@ TEST(Judge, AnEndThatIsNotWrittenIsNoWait) {
     if (has_turned) continue;
     EXPECT_EQ(
         "Rank 1 entered all_reduce 187 of the world (train.py:44) 32.0 s ago and has not left it, "
-        "though ranks 0, 2 and 3 have. The network between them is the first suspect; no rank is.",
+        "though ranks 0, 2 and 3 have. The network between them is the likely cause; no rank is to "
+        "blame.",
         verdict.sentence);
   }
 }

@@ -81,11 +81,11 @@ void Executor::TellEnd(wire::SupervisorId supervisor) {
 }
 
 void Executor::Run(const core::AdmitNode& admit) {
-  if (!node_of_.contains(admit.connection)) return;  // closed meanwhile
+  if (!node_of_.contains(admit.connection)) return;  // the connection was closed meanwhile
   ConnectionId& current = connection_of_[admit.node];
   if (current != ConnectionId() && current != admit.connection) {
     node_of_.erase(current);
-    outbox_->Close(current, "a newer connection speaks for this node");
+    outbox_->Close(current, "this node has a newer connection");
   }
   current = admit.connection;
   wire::Welcome welcome = welcome_;

@@ -180,7 +180,7 @@ absl::Status CheckEmpty(sqlite3* db, const std::string& path) {
   const int result = sqlite3_step(query.get());
   if (result != SQLITE_ROW) return JournalError(db, path, result);
   if (Column(query.get(), 0) == "ok") return absl::OkStatus();
-  return JournalDamaged(path, "it has no records, and is not whole: it was cut off");
+  return JournalDamaged(path, "it has no records and is incomplete: it was cut off");
 }
 
 }  // namespace

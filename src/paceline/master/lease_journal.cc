@@ -85,7 +85,7 @@ absl::Status ReadAll(sqlite3* db, const std::string& path, StoredLeases* stored)
 // NOT_FOUND: the job never leased a data set.
 absl::StatusOr<Database> OpenLeases(const std::string& path) {
   ASSIGN_OR_RETURN(Database db, OpenToRead(path));
-  if (db == nullptr) return absl::NotFoundError(path + ": nothing was leased");
+  if (db == nullptr) return absl::NotFoundError(path + ": no data was leased");
   return db;
 }
 

@@ -59,7 +59,7 @@ absl::Status CheckExposure(const MasterOptions& options, bool has_tls) {
                   {.code = "PL-E101",
                    .what = "an open address without encryption is refused",
                    .where = options.listen,
-                   .why = "whoever reaches the port could read the job's token on the wire",
+                   .why = "anybody who can read the network traffic could read the job's token",
                    .fix = "add --tls, or --insecure when the network is trusted"});
 }
 
@@ -145,7 +145,7 @@ absl::StatusOr<std::unique_ptr<wire::MasterServer>> ListenAnywhere(
   }
 }
 
-// At the former master's port, so that agents find this one, or at any port.
+// Listens at the former master's port, so that agents find this one; if that is taken, at any port.
 absl::StatusOr<std::unique_ptr<LeaseHost>> ServeLeases(HostPort at, LeaseHost::Options options) {
   constexpr int kTries = 100;
   Prng prng(static_cast<uint64_t>(Clock::WallNow().nanoseconds()) ^
@@ -167,7 +167,7 @@ absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(int port, const std::strin
   });
 }
 
-// As many agents as the hard limit allows, one descriptor each.
+// Raises the limit of open files, because each agent takes a descriptor.
 void RaiseFileLimit() {
   rlimit limit = {};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -175,7 +175,7 @@ void RaiseFileLimit() {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-// The launcher handles Ctrl-C in the terminal, and a closed terminal is no request to stop.
+// Ignored, because the launcher handles Ctrl-C, and a closed terminal does not stop the job.
 void IgnoreTerminal() {
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGHUP, SIG_IGN);
@@ -272,7 +272,7 @@ bool IsLoopback(const std::string& listen) {
 absl::Status RunMaster(const MasterOptions& options) {
   IgnoreTerminal();
   RaiseFileLimit();
-  // gRPC returns its errors as a Status; printing them would only repeat them.
+  // gRPC returns its errors as a Status, so its own log would only repeat them.
   setenv("GRPC_VERBOSITY", "NONE", 0);
   wire::UseOnlyTls13();
   return Master().Run(options);

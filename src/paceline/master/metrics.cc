@@ -72,7 +72,7 @@ void AddJob(const wire::JobStatus& status, Page* page) {
   page->Gauge("slow_ranks", static_cast<double>(slow),
               "Ranks whose own work takes longer than their peers'.");
   page->Gauge("slow_cost_ratio", cost, "Share of the speed that the slowest of them costs.");
-  page->Family("ranks", "gauge", "Ranks heard of, by state.");
+  page->Family("ranks", "gauge", "Ranks by state.");
   for (const auto& [state, count] : ranks) page->Sample(count, "state=\"" + state + "\"");
 }
 
@@ -86,11 +86,12 @@ void AddCheckpoints(const wire::CheckpointStatus& status, Page* page) {
   page->Gauge("checkpoint_writing", status.writing_step >= 0 ? 1 : 0,
               "1 while a checkpoint is on its way to storage.");
   page->Gauge("checkpoint_ok", status.problem.empty() ? 1 : 0,
-              "0 when the last step that was due did not get to storage.");
-  page->Counter("checkpoint_commits", status.commits, "Checkpoints that got to storage.");
+              "0 if the last step that was due did not reach storage.");
+  page->Counter("checkpoint_commits", status.commits, "Checkpoints that reached storage.");
   page->Gauge("checkpoint_restored_step", static_cast<double>(status.restored_step),
-              "Step that the newest world went on after; -1 when it began anew.");
-  page->Family("checkpoint_restores", "counter", "Worlds that went on, by where from.");
+              "Step after which the newest world went on; -1 if it began at step 0.");
+  page->Family("checkpoint_restores", "counter",
+               "Worlds that went on from a checkpoint, by where it was.");
   page->Sample(status.memory_restores, "from=\"memory\"");
   page->Sample(status.storage_restores, "from=\"storage\"");
 }

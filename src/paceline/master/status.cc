@@ -22,7 +22,7 @@ std::string ExitText(const ExitCause& cause) {
   switch (cause.kind) {
     case ExitCause::Kind::kExited: return "exit code " + std::to_string(cause.code);
     case ExitCause::Kind::kSignaled: return "signal " + std::to_string(cause.code);
-    case ExitCause::Kind::kUnknown: return "ended, nobody saw how";
+    case ExitCause::Kind::kUnknown: return "ended, exit status unknown";
     case ExitCause::Kind::kNotStarted: return "was not started";
     case ExitCause::Kind::kHung: return "was hung";
   }

@@ -28,31 +28,32 @@ std::string_view SchemeOf(std::string_view text) {
 std::string_view ProblemOfBucket(std::string_view name) {
   const auto is_end = [](char c) { return IsLower(c) || IsDigit(c); };
   const auto is_inner = [&](char c) { return is_end(c) || c == '-' || c == '.'; };
-  if (name.size() < 3 || name.size() > 63) return "it has 3 to 63 characters";
+  if (name.size() < 3 || name.size() > 63) return "it must have 3 to 63 characters";
   if (!std::all_of(name.begin(), name.end(), is_inner)) {
-    return "it is of small letters, digits, '-' and '.' alone";
+    return "it may contain only small letters, digits, '-' and '.'";
   }
-  if (!is_end(name.front()) || !is_end(name.back())) return "it begins and ends with one of a-z0-9";
-  if (name.find("..") != std::string_view::npos) return "two dots do not follow each other";
+  if (!is_end(name.front()) || !is_end(name.back()))
+    return "it must begin and end with one of a-z0-9";
+  if (name.find("..") != std::string_view::npos) return "it may not have two dots in a row";
   const bool is_address = std::none_of(name.begin(), name.end(), IsLower) &&
                           name.find('-') == std::string_view::npos &&
                           SplitParts(name, ".").size() == 4;
-  return is_address ? "it is no address of the internet" : "";
+  return is_address ? "it may not be an IP address" : "";
 }
 
 std::string_view ProblemOfPrefix(std::string_view prefix) {
   const auto is_plain = [](char c) {
     return IsLetter(c) || IsDigit(c) || std::string_view("/._-=").find(c) != std::string_view::npos;
   };
-  if (prefix.size() > kPrefixBytesMax) return "it has 512 characters at most";
+  if (prefix.size() > kPrefixBytesMax) return "it may have at most 512 characters";
   if (!std::all_of(prefix.begin(), prefix.end(), is_plain)) {
-    return "it is of letters, digits and ._-= between slashes";
+    return "it may contain only letters, digits and ._-= between slashes";
   }
   if (prefix.starts_with('/') || prefix.find("//") != std::string_view::npos) {
-    return "two slashes do not follow each other";
+    return "it may not have two slashes in a row";
   }
   for (const std::string_view part : SplitParts(prefix, "/")) {
-    if (part == "." || part == "..") return "no part of it is . or ..";
+    if (part == "." || part == "..") return "no part of it may be . or ..";
   }
   return "";
 }
@@ -69,7 +70,7 @@ StoragePlace JudgeBucket(std::string_view rest) {
   if (!bucket.empty()) {
     place.problem = Concat("\"", place.bucket, "\" is not the name of a bucket: ", bucket);
   } else if (!prefix.empty()) {
-    place.problem = Concat("\"", place.prefix, "\" is no prefix for checkpoints: ", prefix);
+    place.problem = Concat("\"", place.prefix, "\" is not a prefix for checkpoints: ", prefix);
   }
   if (!place.problem.empty()) place.fix = "s3://BUCKET/PREFIX, with a bucket that exists";
   return place;
@@ -82,10 +83,10 @@ StoragePlace JudgePlace(std::string_view given) {
   if (scheme == "s3") return JudgeBucket(given.substr(scheme.size() + 1));
   StoragePlace place{.text = std::string(given)};
   if (given.find('\0') != std::string_view::npos) {
-    place.problem = "a name holds no byte that is 0";
+    place.problem = "a name may not contain a zero byte";
     place.fix = "a directory that all hosts see, or s3://BUCKET/PREFIX";
   } else if (!scheme.empty()) {
-    place.problem = Concat("nothing here serves ", scheme, "://");
+    place.problem = Concat("paceline cannot store in ", scheme, "://");
     place.fix = scheme == "file" ? "the directory alone, without file://"
                 : scheme == "S3"
                     ? "s3://BUCKET/PREFIX, in small letters"

@@ -145,7 +145,8 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
     const std::string path = Concat(folder, "/rank", rank.rank.value(), ".json");
     const Duration left = kSamplesPatience - Duration::Nanoseconds(MonotonicNs() - begun);
     if (left <= Duration()) {
-      stacks.push_back({.frames = {}, .problem = "py-spy was too slow for the ranks before"});
+      stacks.push_back(
+          {.frames = {}, .problem = "no time was left: py-spy was slow with other ranks"});
       continue;
     }
     stacks.push_back(sampler_.Sample(rank.process.pid, path, std::min(left, kSamplePatience)));

@@ -157,7 +157,7 @@ TEST(StackSampler, TakesTheMainThreadsFramesInnermostFirst) {
 }
 
 TEST(StackSampler, WhatIsNoAnswerIsAProblem) {
-  EXPECT_EQ("py-spy said nothing", ParseStacks("", 9).problem);
+  EXPECT_EQ("py-spy printed nothing", ParseStacks("", 9).problem);
   EXPECT_EQ("Error: Permission Denied", ParseStacks("Error: Permission Denied\n", 9).problem);
   EXPECT_NE("", ParseStacks("[{\"os_thread_id\": 4, \"frames\": []}]", 9).problem);
   EXPECT_TRUE(ParseStacks("[1, {\"os_thread_id\": 9, \"frames\": 3}]", 9).frames.empty());

@@ -84,7 +84,7 @@ StackSample ParseStacks(const std::string& text, pid_t pid) {
       start == std::string::npos ? nlohmann::json() : ParseJson(text.substr(start));
   if (!threads.is_array()) {
     const std::string_view said = Trimmed(std::string_view(text).substr(0, kProblemMax));
-    return {.frames = {}, .problem = said.empty() ? "py-spy said nothing" : std::string(said)};
+    return {.frames = {}, .problem = said.empty() ? "py-spy printed nothing" : std::string(said)};
   }
   for (const nlohmann::json& thread : threads) {
     if (!thread.is_object() || JsonInt<pid_t>(thread, "os_thread_id") != pid) continue;

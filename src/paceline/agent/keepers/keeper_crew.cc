@@ -116,7 +116,7 @@ void KeeperCrew::Send(NodeId node, const CheckpointOrder& order) {
 void KeeperCrew::On(const wire::AgentSaid& said) {
   if (const auto* registration = std::get_if<wire::Register>(&said.message)) {
     const std::optional<NodeId> node = NodeOf(registration->report.name);
-    if (!node.has_value()) return server_->Close(said.connection, "it is no host of this job");
+    if (!node.has_value()) return server_->Close(said.connection, "it is not a host of this job");
     LogInfo("host_here", {{"node", *node}, {"address", registration->report.address}});
     Member& member = members_[*node];
     member = {said.connection, registration->report.generation.value()};

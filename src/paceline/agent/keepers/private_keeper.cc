@@ -187,7 +187,7 @@ class PrivateKeeper {
         return {{"op", "error"},
                 {"what", "the keepers of several hosts cannot talk to each other"},
                 {"why", std::string(Text(crew.status()))},
-                {"fix", "MASTER_ADDR has to be an address of rank 0's host"}};
+                {"fix", "set MASTER_ADDR to an address of rank 0's host"}};
       }
       crew_ = *std::move(crew);
     }
@@ -279,7 +279,7 @@ class PrivateKeeper {
     // A single process waits until the earlier run's newest step is in storage. Ranks that a
     // launcher restarts continue from memory at once.
     if (is_alone && is_ending_) {
-      return {.waits_for = "the newest step of the run before to be in storage"};
+      return {.waits_for = "the newest step of the run before to reach storage"};
     }
     if (!is_same && station_->has_ranks()) return {.waits_for = "the ranks before these to end"};
     if (!is_same && !HasBegun(*world)) {
@@ -390,12 +390,13 @@ class PrivateKeeper {
 
   static core::AnswerProblem IsPast() {
     return {0, "this rank is of a world that has ended",
-            "the launcher has started all ranks again since this one came",
-            "nothing to do: it is about to be stopped"};
+            "the launcher has started all ranks again since this one started",
+            "nothing to do: this rank is about to be stopped"};
   }
 
   static core::AnswerProblem NoSuchWorld() {
-    return {0, "this is no way to open a checkpoint", "what it says of its world cannot be",
+    return {0, "the request to open a Checkpointer is not valid",
+            "its description of its world is not possible",
             "use paceline.torch.Checkpointer, from the same installation on every host"};
   }
 

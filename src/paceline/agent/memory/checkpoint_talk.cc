@@ -77,7 +77,7 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   if (op == "lead" && listener_.leads) return Answer(peer, listener_.leads(message));
   if (op == "plan" && listener_.plans) return Answer(peer, listener_.plans(message));
   if (!machine_.Knows(peer)) {
-    return Refuse({peer, "a rank speaks before it has opened its checkpoint",
+    return Refuse({peer, "a rank sent a request before it opened its Checkpointer",
                    Concat("it says ", op), "use paceline.torch.Checkpointer"});
   }
   const SavedStep saved = SavedIn(message);
@@ -132,8 +132,9 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const std::string& line,
   const int64_t image_bytes = JsonInt<int64_t>(message, "image_bytes", 0);
   const std::optional<CheckpointTerms> terms = TermsIn(message);
   if (rank < 0 || rank >= (1 << 24) || generation < 0 || image_bytes < 0 || !terms.has_value()) {
-    return Refuse({peer, "this is no way to open a checkpoint",
-                   "a number or the directory is wrong", "use paceline.torch.Checkpointer"});
+    return Refuse({peer, "the request to open a Checkpointer is not valid",
+                   "a number or the directory in it is out of range",
+                   "use paceline.torch.Checkpointer"});
   }
   const Opener opener{rank, generation, ProcessIn(message)};
   if (const auto why = TakenBy(peer, opener)) return Refuse(*why);
@@ -153,17 +154,17 @@ void CheckpointStation::OnOpen(LineServer::PeerId peer, const std::string& line,
     const auto budget = shelf_.BudgetFor(place, static_cast<uint64_t>(image_bytes), replicas);
     if (!budget.ok()) {
       const std::string home = ArenaHomesOfUser().memory;
-      return Refuse({peer, "there is no place for checkpoints in memory",
+      return Refuse({peer, "there is no folder for checkpoints in memory",
                      std::string(Text(budget.status())),
                      Concat("have ", home,
-                            " removed by its owner or by root, and start again; "
-                            "checkpoints in storage have nothing to do with it"),
+                            " removed by its owner or by root, and start again; checkpoints in "
+                            "storage are not affected"),
                      home});
     }
     if (budget->slots == 0) {
       return Refuse({peer, "there is no room for checkpoints in memory", budget->why,
-                     "fewer ranks on this host, a larger /dev/shm (mount -o remount,size=…), or "
-                     "less state in the checkpoint"});
+                     "run fewer ranks on this host, enlarge /dev/shm (mount -o remount,size=…), or "
+                     "save less state"});
     }
     if (budget->slots < budget->wanted_slots || budget->replicas < replicas) {
       LogWarning("checkpoint_room", {{"rank", rank},
@@ -195,8 +196,8 @@ std::optional<core::AnswerProblem> CheckpointStation::TakenBy(LineServer::PeerId
     return core::AnswerProblem{
         peer, "another process saves to that directory",
         Concat("process ", before.process.pid, " has a Checkpointer open there"),
-        "another directory, or close() the other one first; to read only, "
-        "pl.load(directory, state)"};
+        "use another directory, or close() the other one first; to only read, pl.load(directory, "
+        "state)"};
   }
   return std::nullopt;
 }
@@ -228,9 +229,9 @@ void CheckpointStation::OnClaim() {
       OnLine(peer, line);
       continue;
     }
-    Refuse({peer, "another job saves to that directory", claims_->Other(),
-            "another directory for this job, or end that one first; to read only, "
-            "pl.load(directory, state)"});
+    Refuse(
+        {peer, "another job saves to that directory", claims_->Other(),
+         "use another directory, or end that job first; to only read, pl.load(directory, state)"});
   }
 }
 

@@ -129,7 +129,7 @@ ExitCause JudgeExit(const ExitEvidence& evidence) {
   cause.port_taken = evidence.port_taken;
   if (!evidence.wait_status.has_value()) {
     cause.fingerprint = "unknown";
-    cause.headline = "ended; how is not known, because its starter was gone";
+    cause.headline = "ended; its exit status is not known, because its starter had ended";
   } else if (WIFSIGNALED(*evidence.wait_status)) {
     cause.kind = ExitCause::Kind::kSignaled;
     cause.code = WTERMSIG(*evidence.wait_status);

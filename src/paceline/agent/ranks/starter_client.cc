@@ -53,7 +53,7 @@ uint64_t SizeOf(const std::string& path) {
 // its exception.
 std::string LastLineSince(const std::string& path, uint64_t before) {
   const uint64_t size = SizeOf(path);
-  if (size <= before) return "it said nothing";
+  if (size <= before) return "it printed nothing";
   std::string text = ReadTail(path, std::min<uint64_t>(size - before, kLogTailBytes));
   while (!text.empty() && std::isspace(static_cast<unsigned char>(text.back())) != 0) {
     text.pop_back();

@@ -1,5 +1,5 @@
-// `paceline ckpt`: looks at the checkpoints of a directory. It reads storage alone and needs no
-// job. Verbs with two paths have files of their own.
+// `paceline ckpt`: subcommands for checkpoints in a directory. They read only storage and need no
+// running job. Subcommands with two paths have files of their own.
 
 #include <string>
 #include <utility>
@@ -29,7 +29,8 @@ int Ls(Invocation& invocation, const std::string& named) {
   const auto found = ckpt::List(store->get());
   if (!found.ok()) return out.Fail(StorageUnreadable(directory, found.failure()));
   const std::vector<ckpt::Listed>& all = *found;
-  if (all.empty()) return out.Fail(NoCheckpoint(directory, "nothing in it has a whole manifest"));
+  if (all.empty())
+    return out.Fail(NoCheckpoint(directory, "no folder in it has a complete MANIFEST.json"));
   Json json = {{"schema", "paceline.ckpt_ls/1"}, {"directory", directory}};
   json["checkpoints"] = Json::array();
   std::vector<std::vector<std::string>> rows = {{"CHECKPOINT", "STEP", "RANKS", "SIZE", "JOB"}};
@@ -98,7 +99,8 @@ int Rm(Invocation& invocation, const std::string& path) {
   const auto named = FindFolders(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
   if (!named->is_one) {
-    return out.Fail(NoCheckpoint(path, "name the one that shall go, not the whole directory"));
+    return out.Fail(
+        NoCheckpoint(path, "it is a directory of checkpoints: name the one to remove, DIR/step-…"));
   }
   // Of several with the step, the newest that is whole. A damaged one is removed by its name.
   const ckpt::Folder* going = &named->folders.front();
@@ -141,18 +143,18 @@ constexpr Flag kCkptFlags[] = {
      .spellings = {"--step"},
      .kind = FlagKind::kInteger,
      .metavar = "N",
-     .help = "the checkpoint of this step, not the newest; import: the step that it gets, 0 unless "
-             "given"},
+     .help = "the checkpoint of this step instead of the newest; import: the step of the new "
+             "checkpoint, 0 by default"},
     {.dest = "entry",
      .spellings = {"--entry"},
      .metavar = "NAME",
-     .help = "entry of the state that is the model, model by default; import: for tensors that "
-             "stand in no entry"},
+     .help = "name of the state's entry that is the model, `model` by default; import: entry for "
+             "tensors that belong to none"},
     {.dest = "max_file",
      .spellings = {"--max-file"},
      .kind = FlagKind::kSize,
      .metavar = "SIZE",
-     .help = "export --to hf: tensors in a file, 5GB by default"},
+     .help = "export --to hf: largest size of a file, 5GB by default"},
 };
 
 }  // namespace
@@ -168,7 +170,7 @@ int RunCkpt(Invocation& invocation) {
     if (words.size() == 3 && words[0] == verb.name) return verb.run(invocation, words[1], words[2]);
   }
   return invocation.out.Fail({.code = "PL-E002",
-                              .what = "paceline ckpt needs a verb and its paths",
+                              .what = "paceline ckpt needs a subcommand and its paths",
                               .where = "the command line",
                               .why = "ls, show, verify and rm take a path; diff A B, copy FROM TO, "
                                      "export DIR OUT and import SOURCE DIR take two",

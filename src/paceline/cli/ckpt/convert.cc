@@ -1,5 +1,6 @@
-// `paceline ckpt export` and `import`. A Hugging Face folder is written here; what needs torch, the
-// formats that are pickles, is done by paceline.integrations.convert in the job's interpreter.
+// `paceline ckpt export` and `import`. This file writes Hugging Face folders. Formats that need
+// torch or are pickles are left to paceline.integrations.convert, which runs in the job's
+// interpreter.
 
 #include <unistd.h>
 
@@ -20,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Becomes that interpreter; returns only when it could not.
+// Replaces this process by that interpreter; returns only if that fails.
 int BecomeConverter(Invocation& invocation, std::vector<std::string> words) {
   Output& out = invocation.out;
   const HostFacts facts = ReadHostFacts(invocation.environment);
@@ -46,7 +47,7 @@ std::string ValueOf(const Invocation& invocation, std::string_view flag, std::st
   return given == nullptr ? otherwise : given->value;
 }
 
-// Those of the entry's tensors that differ between the ranks that saved them.
+// The entry's tensors that differ between the ranks that saved them.
 std::vector<std::string> DifferingIn(const ckpt::Manifest& manifest, const std::string& entry) {
   std::vector<std::string> names;
   for (const auto* list : {&manifest.differing.parameters, &manifest.differing.others}) {
@@ -64,8 +65,8 @@ int ExportToHf(Invocation& invocation, const NamedCheckpoint& named, const std::
                      .what = "the checkpoint cannot be exported",
                      .where = named.place(),
                      .why = why,
-                     .fix = "--entry NAME names the entry of the state that is the model; the "
-                            "folder to write must be new or empty"});
+                     .fix = "name the state's entry that is the model by --entry NAME; the folder "
+                            "to write must be new or empty"});
   };
   ckpt::HfExport how{.folder = folder, .entry = ValueOf(invocation, "entry", "model")};
   if (const auto size = ParseSize(ValueOf(invocation, "max_file", "5GB")); size.has_value()) {
@@ -111,20 +112,21 @@ int CkptExport(Invocation& invocation, const std::string& path, const std::strin
   const std::string to = ValueOf(invocation, "to", "");
   const StoragePlace target = JudgePlace(folder);
   if (!target.bucket.empty() || !target.problem.empty()) {
-    return out.Fail({.code = "PL-E082",
-                     .what = "the checkpoint cannot be exported",
-                     .where = folder,
-                     .why = target.bucket.empty() ? target.problem : "it is no folder",
-                     .fix = "export to a folder of this host, and upload that"});
+    return out.Fail(
+        {.code = "PL-E082",
+         .what = "the checkpoint cannot be exported",
+         .where = folder,
+         .why = target.bucket.empty() ? target.problem : "it is not a folder of this host",
+         .fix = "export to a folder of this host, and upload that"});
   }
   if (to == "hf") return ExportToHf(invocation, *named, folder);
   if (to == "dcp" && !named->store->traits().has_paths) {
     return out.Fail({.code = "PL-E082",
                      .what = "the checkpoint cannot be exported",
                      .where = named->place(),
-                     .why = "PyTorch reads it from files, and an object store has none",
-                     .fix = "paceline ckpt copy it to a directory, and export that; --to hf needs "
-                            "no copy"});
+                     .why = "PyTorch reads files, and this checkpoint is in an object store",
+                     .fix = "copy it to a directory by paceline ckpt copy, and export that; --to "
+                            "hf needs no copy"});
   }
   if (to == "dcp") return BecomeConverter(invocation, {"export", named->place(), folder});
   return out.Fail({.code = "PL-E002",

@@ -35,7 +35,7 @@ int CkptCopy(Invocation& invocation, const std::string& path, const std::string&
   }
   const auto there = ckpt::ReadManifest(to->get(), one.name);
   if (there.ok() && ckpt::ToText(*there) != ckpt::ToText(one.manifest)) {
-    return refuse("another checkpoint of that name is there");
+    return refuse("another checkpoint of that name is there already");
   }
   const auto copied =
       ckpt::CopyCheckpoint(named->store.get(), to->get(), one.name, one.manifest, {});

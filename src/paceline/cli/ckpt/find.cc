@@ -26,7 +26,7 @@ Problem StorageUnreadable(const std::string& path, const Failure& failure) {
           .what = "the storage of the checkpoints cannot be read",
           .where = path,
           .why = failure.message,
-          .fix = "mend that, and try again"};
+          .fix = "repair that, and try again"};
 }
 
 Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
@@ -41,7 +41,8 @@ Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
   }
   ckpt::StoreHost host;
   if (!judged.bucket.empty()) {
-    // Which interpreter speaks to an object store; when there is none, the store says so.
+    // The S3 client runs in this interpreter. If there is none, opening the store fails with that
+    // reason.
     const auto python = FindInterpreter(invocation.environment, invocation.settings,
                                         ReadHostFacts(invocation.environment));
     if (python.ok()) host.python = *python;
@@ -60,7 +61,7 @@ Result<std::string> PlaceNamed(const std::string& path) {
   const auto status = StatusFromJournal(*job);
   if (!status.ok()) return status.problem();
   const std::string& place = status->checkpoints.directory;
-  if (place.empty()) return NoCheckpoint(path, "that run has stored none");
+  if (place.empty()) return NoCheckpoint(path, "this job has no checkpoint in storage yet");
   return place;
 }
 
@@ -101,9 +102,10 @@ Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::
       found.passed_over = *std::move(passed);
       return found;
     }
-    if (!all->empty()) return NoCheckpoint(path, "none is of step " + std::to_string(*step));
+    if (!all->empty())
+      return NoCheckpoint(path, "no checkpoint in it is of step " + std::to_string(*step));
   }
-  // Also one that somebody has copied to another name.
+  // A folder with another name may be a copied checkpoint.
   auto store = OpenPlace(invocation, parent);
   if (!store.ok()) return store.problem();
   auto manifest = ckpt::ReadManifest(store->get(), name);
@@ -135,7 +137,7 @@ Result<NamedFolders> FindFolders(const Invocation& invocation, const std::string
   });
   const bool names_one = is_one || step.has_value();
   if (!all->empty()) return NamedFolders{std::move(*store), *std::move(all), names_one};
-  // One that somebody has copied to another name.
+  // A folder with another name may be a copied checkpoint.
   auto one = FindCheckpoint(invocation, named);
   if (!one.ok()) return one.problem();
   NamedFolders found{std::move(one->store), {}, one->is_one};

@@ -19,15 +19,15 @@ constexpr ErrorCode kCodes[] = {
      "everything after the script belongs to the script. torchrun's flags may be shortened as "
      "torchrun allows it, paceline's own must be written out."},
     {"PL-E002", "a flag lacks its value, or a switch has one", kExitUsage,
-     "A flag with a value takes it as `--flag value` or `--flag=value`; a switch takes none. "
-     "A value that starts with a dash must be written with `=`."},
+     "Give a value as `--flag value` or `--flag=value`. A value that starts with a dash needs the "
+     "form with `=`. A switch has no value."},
     {"PL-E003", "a flag's value is not usable", kExitUsage,
      "The value has the wrong form or is out of range. Durations carry a unit (250ms, 30s, 5m, "
      "1h), sizes too (512MiB, 10GiB)."},
     {"PL-E004", "an abbreviated flag fits several flags", kExitUsage,
-     "Write enough of the flag to tell it from the others, or all of it."},
+     "Write enough letters of the flag that only one flag fits, or all of them."},
     {"PL-E005", "two flags exclude each other", kExitUsage,
-     "Each of them is fine alone. The message says which rule they break together."},
+     "Each of them is valid alone. The message says why they cannot be used together."},
     {"PL-E006", "unknown command", kExitUsage,
      "`paceline --help` lists the commands. Commands are never abbreviated."},
     {"PL-E007", "no script was given", kExitUsage,
@@ -45,9 +45,9 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E011", "a settings file is not valid TOML", kExitUsage,
      "The message shows the line where reading stopped. Strings need quotes: lost_after = \"1s\"."},
     {"PL-E012", "a settings file has an unknown setting", kExitUsage,
-     "Unknown settings are refused because a misspelt one would be silently without effect. "
-     "`paceline config show` lists all of them with their values; docs/guides/settings.md explains "
-     "them."},
+     "Unknown settings are refused, because a misspelt one would have no effect and nobody would "
+     "notice. `paceline config show` lists all of them with their values; docs/guides/settings.md "
+     "explains them."},
     {"PL-E013", "a setting has an unusable value", kExitUsage,
      "The value has another type than the setting, or is out of range. Durations and sizes are "
      "strings with a unit."},
@@ -67,9 +67,10 @@ constexpr ErrorCode kCodes[] = {
      "beside it, `paceline clean DIR` removes it when nothing of it runs. The command that started "
      "the job goes on with it by itself after a reboot, or in another container."},
     {"PL-E021", "the run directory cannot be used", kExitUsage,
-     "It must be creatable, writable and owned by you; it is made with mode 0700."},
-    {"PL-E022", "there is no job to talk about", kExitUnreachable,
-     "No job of this user runs on this host and none is known from before. Name a run directory: "
+     "It must belong to you and be writable. If it does not exist, paceline creates it with mode "
+     "0700."},
+    {"PL-E022", "no job was found", kExitUnreachable,
+     "No job of this user runs on this host, and none has run here before. Name a run directory: "
      "`paceline status --job ./runs/NAME`."},
     {"PL-E023", "several jobs run; say which one", kExitUsage,
      "`paceline ps` lists them; `--job ID` or `--job RUN_DIR` chooses."},
@@ -77,21 +78,22 @@ constexpr ErrorCode kCodes[] = {
      "Jobs are found by id in the runtime directory of this user on this host, or by their run "
      "directory."},
     {"PL-E025", "a file of the run directory is damaged", kExitTrainingFailed,
-     "job.json or another small file is not as paceline wrote it. The journal is not "
-     "affected: `paceline events --job RUN_DIR` reads only the journal."},
+     "job.json or another small file was changed, or cut off, since paceline wrote it. The journal "
+     "is not affected: `paceline events --job RUN_DIR` reads only the journal."},
     {"PL-E026", "there is nothing to resume", kExitUsage,
-     "`--resume` needs a run directory with a journal whose job has not ended well."},
+     "`--resume` needs a run directory that has a journal, and whose job has not ended with exit "
+     "code 0."},
     {"PL-E027", "the job still runs", kExitUsage,
      "`paceline stop` ends it, `paceline attach` shows it."},
     {"PL-E028", "the node has an agent already", kExitUsage,
-     "Two agents of one node would keep the same ranks and the same checkpoints, so the second one "
-     "ends before it touches anything. When the first one has died its lock has died with it."},
+     "Two agents of one node would manage the same ranks and the same checkpoints, so the second "
+     "one ends before it changes anything. The lock of an agent that dies is released."},
 
     {"PL-E030", "the master does not answer", kExitUnreachable,
-     "The command found the job's address but got no answer in time. The ranks may be well: agents "
-     "go on without a master, and `paceline run` starts a new one. `paceline status` then reads "
-     "the "
-     "journal instead. On several hosts look for a firewall or a wrong --rdzv-endpoint."},
+     "The command found the job's address but got no answer in time. The ranks may still be "
+     "training: agents go on without a master, and `paceline run` starts a new one. `paceline "
+     "status` then reads the journal instead. On several hosts look for a firewall or a wrong "
+     "--rdzv-endpoint."},
     {"PL-E031", "the address to listen on is taken or not ours", kExitUsage,
      "Another process listens on that port, or the address belongs to no interface of this host. "
      "Without --rdzv-endpoint paceline takes a free port by itself."},
@@ -102,11 +104,11 @@ constexpr ErrorCode kCodes[] = {
      "Two masters could then write the same journal. Put the run directory on a local disk; "
      "checkpoints may stay where they are."},
     {"PL-E034", "the journal is damaged", kExitTrainingFailed,
-     "Records that were once acknowledged cannot be read. paceline does not guess: keep the file "
-     "for analysis and start a new run directory; your own checkpoints are not touched."},
+     "Records that were once written cannot be read, so paceline does not know the state of the "
+     "job. Keep the file for analysis and use a new run directory; checkpoints are not affected."},
     {"PL-E035", "another master holds the journal", kExitTrainingFailed,
-     "One job has one master. The other one is alive; this one ended itself."},
-    {"PL-E036", "master and agent have versions that do not go together", kExitUsage,
+     "A job has one master. Another master of this job runs, so this one has ended."},
+    {"PL-E036", "master and agent have incompatible versions", kExitUsage,
      "A master talks to agents of its own and of the previous minor version."},
     {"PL-E037", "the node's name is refused", kExitUsage,
      "Names have 1 to 128 of the characters A-Z a-z 0-9 . _ - and no leading dot. Two living "
@@ -120,14 +122,14 @@ constexpr ErrorCode kCodes[] = {
      "It has ended or is about to end, or holds its maximum of nodes and spares."},
     {"PL-E040", "the starter process cannot be started", kExitTrainingFailed,
      "The starter is the Python process that forks the ranks. Its log, starter.log in the run "
-     "directory, has the traceback. `--keep-warm 0s` and `launch.warm = false` do without it."},
+     "directory, has the traceback. With `launch.warm = false` ranks start without a starter."},
     {"PL-E041", "the runtime directory is not safe", kExitUsage,
-     "Sockets and addresses are in a directory that must belong to you and have mode 0700; a "
-     "symbolic link or another owner could be a trap. `PACELINE_RUNTIME_DIR` names another "
-     "one."},
+     "Sockets and addresses are in a directory that must belong to you and have mode 0700; with a "
+     "symbolic link or another owner, another user could take over the sockets. "
+     "`PACELINE_RUNTIME_DIR` names another directory."},
     {"PL-E042", "a message or file exceeds its bound", kExitTrainingFailed,
-     "Everything that arrives from outside has a maximal size. If the job is really that large, "
-     "this is a bug of paceline."},
+     "All messages and files that paceline reads have a largest size. If the job is really that "
+     "large, this is a bug of paceline."},
     {"PL-E043", "an address cannot be used", kExitUsage,
      "The host name did not resolve within 10 minutes, or the port is not between 1 and "
      "65535. Addresses are HOST:PORT; IPv6 addresses are written in brackets."},
@@ -138,9 +140,9 @@ constexpr ErrorCode kCodes[] = {
      "`paceline submit --on kubernetes`, and every command with `--on kubernetes/…`, use "
      "kubectl of your PATH, with its configuration."},
     {"PL-E046", "the cluster refused", kExitUnreachable,
-     "The message has the cluster's own words: no connection, no rights, no such job, or an "
-     "error in the job."},
-    {"PL-E047", "the cluster does not know elastic jobs", kExitUnreachable,
+     "The message is the cluster's own: no connection, no rights, no such job, or an error in the "
+     "job."},
+    {"PL-E047", "the cluster has no resource ElasticJob", kExitUnreachable,
      "The operator is not installed there, or is of another release: "
      "`kubectl apply -f deploy/kubernetes/install.yaml`."},
     {"PL-E048", "the job of the cluster has ended", kExitUnreachable,
@@ -166,36 +168,34 @@ constexpr ErrorCode kCodes[] = {
      "Not all ranks reported that they run within `timers.start_timeout`. A slow disk or a long "
      "import needs a larger value."},
     {"PL-E064", "a rank was killed for using too much memory", kExitTrainingFailed,
-     "The kernel's out-of-memory counter of the rank's control group went up. Status 137 alone is "
-     "never called out of memory."},
+     "The kernel's out-of-memory counter of the rank's control group went up. Exit status 137 "
+     "alone is not reported as out of memory."},
     {"PL-E065", "a rank cannot be started", kExitTrainingFailed,
      "Creating the process failed: the program is missing or not executable, the working directory "
      "is gone, or a limit on processes or open files was reached."},
     {"PL-E066", "the last saved step is not in storage", kExitNotStored,
-     "Every rank is done, and the storage of the checkpoints refused the last saved step for "
-     "`timers.storage_wait`: its disk is full, or it may not be written. The step stays in "
-     "the memory of the hosts. Mend the storage, then `paceline run --resume --run-dir DIR` "
-     "brings the step there. A job that ends with another code prints the same as a warning."},
+     "All ranks have finished, but for `timers.storage_wait` the storage refused to write the last "
+     "saved step: its disk is full, or access is denied. The step stays in the memory of the "
+     "hosts. Repair the storage; then `paceline run --resume --run-dir DIR` writes the step there. "
+     "A job that ends with another exit code prints the same text as a warning."},
     {"PL-E067", "an argument of the Python package is not usable", kExitTrainingFailed,
      "A call of the Python package was given something of another type, out of range, NaN or "
      "empty. The error is an `ArgumentError`: a `PacelineError` in four parts, and also a "
      "`ValueError` and a `TypeError`. It is raised before anything is done, and "
-     "docs/guides/checkpoints.md lists what each argument may be. In a rank that does not catch "
-     "it, it ends the script like any other exception, and the exit code is that of the failed "
-     "training."},
+     "docs/guides/checkpoints.md lists what each argument may be. If the script does not catch it, "
+     "the rank fails as with any other exception."},
     {"PL-E070", "waiting took longer than allowed", kExitWaitTimedOut,
-     "`paceline wait --timeout` passed before the job reached the asked state. The job is "
-     "untouched."},
+     "The time of `paceline wait --timeout` passed before the job reached the requested state. The "
+     "job goes on."},
     {"PL-E071", "the job ended before it reached the requested state", kExitTrainingFailed,
      "`paceline wait` was told to wait for a state or a step that the job can no longer "
      "reach, because it has finished. `paceline why` says how it ended."},
     {"PL-E080", "there is no checkpoint", kExitUsage,
-     "The directory holds no folder with a whole MANIFEST.json: nothing was committed there yet, "
-     "it "
-     "is another directory than the Checkpointer's, or the manifest is damaged."},
+     "The directory has no folder with a complete MANIFEST.json: no checkpoint was committed yet, "
+     "it is not the Checkpointer's directory, or the manifest is damaged."},
     {"PL-E081", "the storage of the checkpoints cannot be read", kExitUnreachable,
      "The file system or the object store does not answer, or refuses these credentials. The "
-     "checkpoints in it may be intact."},
+     "checkpoints themselves may be undamaged."},
     {"PL-E082", "the checkpoint cannot be exported", kExitUsage,
      "It is damaged, it has no entry of that name, or the target already exists. The "
      "checkpoint is unchanged."},
@@ -204,8 +204,8 @@ constexpr ErrorCode kCodes[] = {
      "code. If that loader refuses a file, save it again as tensors, numbers, text, lists and "
      "dicts."},
     {"PL-E084", "the checkpoint cannot be copied", kExitUsage,
-     "Files that were copied stay, and the next try does not send them again. Without a "
-     "manifest they do not count as a checkpoint."},
+     "Files that were copied stay, and the next try does not copy them again. Without a manifest "
+     "they do not count as a checkpoint."},
     {"PL-E085", "the job leases no such data", kExitUsage,
      "`paceline data` shows data sets that workers lease from the master: those of "
      "paceline.data.shards and LeasedLoader. Each rank computes the data of an ElasticLoader, "
@@ -215,8 +215,7 @@ constexpr ErrorCode kCodes[] = {
      "data.db of the run directory is there and cannot be read: it is damaged, held by another "
      "program, or the disk does not answer."},
     {"PL-E099", "a bug of paceline", kExitTrainingFailed,
-     "Something happened that only an error in paceline explains. Please report it with the text "
-     "shown."},
+     "This should never happen. Please report it with the text shown."},
 
     {"PL-E101", "an open address without encryption is refused", kExitUsage,
      "Anybody who can read the network traffic can read the job's token. `--tls` makes a job "
@@ -227,14 +226,13 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E103", "a secret file is readable by others", kExitNotAuthorised,
      "Token and key files must belong to you and have mode 0600."},
     {"PL-E104", "the join string is not usable", kExitUsage,
-     "It must be copied whole, as `paceline run --tls` printed it on the first host, and belongs "
-     "to "
+     "Copy the whole string that `paceline run --tls` printed on the first host. It is valid for "
      "one job only."},
     {"PL-E105", "the encrypted connection failed", kExitNotAuthorised,
      "The other side has a certificate of another job, none at all, or one that is not valid at "
      "this time; or one side uses TLS and the other does not. Compare the clocks; take the join "
      "string of this job, and start the first host with --tls."},
-    {"PL-E106", "an agent may not speak for that node", kExitNotAuthorised,
+    {"PL-E106", "an agent may not register that node", kExitNotAuthorised,
      "Over TLS a host's certificate lists the nodes that its agents may register. A certificate "
      "that was copied from another host, or a run directory whose nodes were renamed, does not "
      "fit. Start the host again with the join string."},
@@ -243,9 +241,10 @@ constexpr ErrorCode kCodes[] = {
      "incarnation. If the old one comes back, for example after a network cut, it is refused "
      "and the platform removes it. The job loses nothing."},
     {"PL-E111", "the job has a newer master", kExitUnreachable,
-     "A platform gives each new master of a job a higher term. A master that was believed dead "
-     "may come back without knowing of the newer one. It refuses nodes that have met the newer "
-     "master. These nodes ask again and find the newer one. The platform ends the old master."},
+     "A platform gives each new master of a job a higher term. A master that was believed dead may "
+     "come back without knowing of the newer one. It refuses nodes that have been connected to the "
+     "newer master. These nodes connect again and find the newer one. The platform ends the old "
+     "master."},
     {"PL-E112", "the node before this one has not left yet", kExitUnreachable,
      "A platform takes a node away and has started its replacement under the same name. The old "
      "node trains on until its absence costs no step, at the latest until its grace period is "
@@ -255,8 +254,7 @@ constexpr ErrorCode kCodes[] = {
      "`paceline plan` needs a model (a script, a name or a config.json) and a cluster. "
      "docs/guides/planning.md shows each."},
     {"PL-E121", "the model of a script cannot be planned for", kExitUsage,
-     "The script is run on the device `meta`, without data and without peers, as far as its call "
-     "of "
+     "The script is run on the device `meta`, without data and other ranks, up to its call of "
      "paceline.parallel.parallelize. What it does before that line must work without real "
      "tensors."},
     {"PL-E122", "no parallel plan is possible", kExitFindings,
@@ -278,7 +276,8 @@ constexpr ErrorCode kCodes[] = {
     {"PL-W005", "the current directory is not writable", kExitFindings,
      "Run directories then go to $XDG_STATE_HOME/paceline/runs."},
     {"PL-W006", "no port is free below the ephemeral range", kExitFindings,
-     "Stores of worlds listen on ports that the kernel does not hand out by itself."},
+     "The TCPStore of each world listens on a port below that range, so that the kernel cannot "
+     "give the port to another program."},
     {"PL-W007", "processes are limited", kExitFindings,
      "`ulimit -u` is low for the number of cores; DataLoader workers and threads count too."},
     {"PL-W008", "an environment variable resembles a setting", kExitFindings,
@@ -286,11 +285,12 @@ constexpr ErrorCode kCodes[] = {
     {"PL-W009", "the paceline package is missing in the interpreter", kExitFindings,
      "The starter and the rank bootstrap are Python modules of the package `paceline`. Install "
      "it into the interpreter that runs the script."},
-    {"PL-W010", "another user has made or may enter the folder for checkpoints in memory",
+    {"PL-W010",
+     "the folder for checkpoints in memory belongs to another user, or others may enter it",
      kExitFindings,
-     "A Checkpointer saves below /dev/shm/paceline-UID. Where another user has made that "
-     "name, or may enter the folder, a job makes paceline-UID-XXXXXX beside it. The owner of "
-     "the first folder or root can remove it."},
+     "A Checkpointer saves below /dev/shm/paceline-UID. If another user has made a folder of that "
+     "name, or may enter it, a job uses a new folder paceline-UID-XXXXXX instead. The owner of the "
+     "first folder, or root, can remove it."},
 };
 
 // "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.

@@ -80,14 +80,14 @@ Result<OutputOptions> ChooseOutput(const ParsedLine& line, const Environment& en
     return Problem{.code = "PL-E005",
                    .what = "--quiet and --verbose exclude each other",
                    .where = "the command line",
-                   .fix = "leave one of them away"};
+                   .fix = "leave one of them out"};
   }
   const bool err_is_terminal = isatty(STDERR_FILENO) != 0;
   options.color_stdout = ChooseColor(color, environment, isatty(STDOUT_FILENO) != 0);
   options.color_stderr = ChooseColor(color, environment, err_is_terminal);
   options.utf8 = LocaleIsUtf8(environment);
   options.width = TerminalWidth(STDOUT_FILENO, environment);
-  // With --verbose the lines between would tear the live line apart.
+  // No live line with --verbose, because other lines would interrupt it.
   options.progress = err_is_terminal && !line.Has("no_progress") && !options.quiet &&
                      !options.verbose && LookupOr(environment, "TERM", "") != "dumb";
   return options;

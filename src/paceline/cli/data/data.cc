@@ -1,6 +1,6 @@
-// `paceline data`: the data sets that a job leases, how far they are, and who consumed a sample.
-// Asks the master while there is one; otherwise, and for what is history, it reads the leases'
-// journal in the run directory.
+// `paceline data`: the data sets that a job leases, their progress, and which worker consumed a
+// sample. It asks the master if one runs. Otherwise, and for the history of a sample, it reads the
+// journal of leases in the run directory.
 
 #include <chrono>
 #include <ctime>
@@ -31,18 +31,19 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr Duration kAnswerMax = Duration::Seconds(2);
-// Of an incarnation: the generation stands above this many bits.
+// An incarnation has the generation above this many low bits.
 constexpr int kIncarnationBits = 42;
 
 constexpr Flag kDataFlags[] = {
     {.dest = "data_set",
      .spellings = {"--data"},
      .metavar = "NAME",
-     .help = "the data set of `trace`; all of the job without it"},
+     .help = "only this data set, for `trace`; all of the job by default"},
     {.dest = "checkpoint",
      .spellings = {"--checkpoint"},
      .metavar = "DIR",
-     .help = "trace by the positions in a Checkpointer's directory: data of an ElasticLoader"},
+     .help =
+         "for data of an ElasticLoader: trace by the positions in this directory of checkpoints"},
 };
 
 std::string JournalOf(const JobPlace& place) { return place.run_dir + "/data.db"; }
@@ -53,8 +54,8 @@ Problem NoData(const JobPlace& place, const std::string& why) {
           .where = JournalOf(place),
           .why = why,
           .fix =
-              "paceline.data.shards(dataset) in the script; what an ElasticLoader read, which is "
-              "leased from nobody: paceline data trace SAMPLE --checkpoint DIR"};
+              "lease data by paceline.data.shards(dataset) in the script; for samples of an "
+              "ElasticLoader: paceline data trace SAMPLE --checkpoint DIR"};
 }
 
 Problem CannotReadData(const JobPlace& place, const absl::Status& status) {
@@ -62,10 +63,10 @@ Problem CannotReadData(const JobPlace& place, const absl::Status& status) {
           .what = "the leases of the job cannot be read",
           .where = JournalOf(place),
           .why = std::string(status.message()),
-          .fix = "try again; keep the file when it says so again"};
+          .fix = "try again; if the error comes back, keep the file for analysis"};
 }
 
-// From the master, which alone knows open leases; nothing when it does not answer.
+// From the master, because only the master knows open leases. Nothing if it does not answer.
 std::optional<std::vector<Json>> AskMaster(const JobPlace& place) {
   const auto options = ControlOptions(place, kAnswerMax);
   const auto address = master::ReadMasterAddress(place.run_dir);
@@ -95,18 +96,18 @@ Result<std::vector<Json>> DataSets(const JobPlace& place) {
   auto told = AskMaster(place);
   if (!told) {
     const auto stored = master::ReadLeases(JournalOf(place));
-    if (absl::IsNotFound(stored.status())) return NoData(place, "nothing was leased in it yet");
+    if (absl::IsNotFound(stored.status())) return NoData(place, "no data was leased yet");
     if (!stored.ok()) return CannotReadData(place, stored.status());
     told.emplace();
     for (const DataSetView& view : master::FoldLeases(*stored).Views()) {
       Json json = ParseOrderedJson(master::DataSetJson(view));
-      json["open_leases"] = nullptr;  // nobody knows, or nobody is there to hold one
+      json["open_leases"] = nullptr;  // not known without a master
       json["leased"] = nullptr;
       json["workers"] = nullptr;
       told->push_back(std::move(json));
     }
   }
-  if (told->empty()) return NoData(place, "nothing was leased in it yet");
+  if (told->empty()) return NoData(place, "no data was leased yet");
   return *std::move(told);
 }
 
@@ -177,7 +178,8 @@ int ShowData(Invocation& invocation, const JobPlace& place, const std::string& n
                  " samples, " + TextOf(one, "workers") + " workers");
     const bool follows = one.value("follows_checkpoints", false);
     out.DataLine(std::string("  resumes       ") +
-                 (follows ? "where the checkpoint stands" : "behind what was acknowledged"));
+                 (follows ? "at the position in the restored checkpoint"
+                          : "after the acknowledged samples"));
     const std::string bad = TextOf(one, "quarantined");
     out.DataLine("  quarantine    " + (bad.empty() ? "nothing" : "ordinals " + bad));
     out.DataLine("  order         " + Visible(TextOf(one, "terms")));
@@ -199,7 +201,7 @@ struct Passage {
   LeaseFact acked;
   Instant at;
   std::optional<uint64_t> step;  // of the first checkpoint of that worker that has it
-  bool counts = true;            // false: a restore went back behind it
+  bool counts = true;            // false: a restore went back to before it
 };
 
 struct Traced {
@@ -208,7 +210,7 @@ struct Traced {
   std::vector<uint64_t> ordinals;  // of the sample, one for each epoch
 };
 
-// Nothing when its order is not one of ours, or it has no such sample.
+// Nothing if paceline does not compute its order, or it has no such sample.
 std::optional<Traced> Trace(const LeaseFact& opened, uint64_t sample) {
   const size_t line = opened.text.find('\n');
   if (line == std::string::npos) return std::nullopt;
@@ -298,14 +300,15 @@ int TraceSample(Invocation& invocation, const JobPlace& place, uint64_t sample) 
   Tracer tracer(sample, invocation.line.Text("data_set"));
   const absl::Status status = master::ReadLeaseHistory(
       JournalOf(place), [&tracer](const master::StoredFact& fact) { tracer.See(fact); });
-  if (absl::IsNotFound(status)) return out.Fail(NoData(place, "nothing was leased in it yet"));
+  if (absl::IsNotFound(status)) return out.Fail(NoData(place, "no data was leased yet"));
   if (!status.ok()) return out.Fail(CannotReadData(place, status));
   if (!tracer.has_sets()) {
-    return out.Fail({.code = "PL-E085",
-                     .what = Concat("no data set of the job has a sample ", sample),
-                     .where = JournalOf(place),
-                     .why = "it is beyond their ends, or a sampler of the script made their order",
-                     .fix = "paceline data ls"});
+    return out.Fail(
+        {.code = "PL-E085",
+         .what = Concat("no data set of the job has a sample ", sample),
+         .where = JournalOf(place),
+         .why = "each of them is shorter, or its order comes from a sampler of the script",
+         .fix = "paceline data ls"});
   }
   Json json = {{"schema", "paceline.data_trace/1"}, {"sample", sample}, {"from", "leases"}};
   json["passages"] = Json::array();
@@ -318,7 +321,7 @@ int TraceSample(Invocation& invocation, const JobPlace& place, uint64_t sample) 
                     std::to_string(one.acked.worker.incarnation >> kIncarnationBits),
                     std::to_string(one.acked.lease), TimeText(one.at),
                     one.step ? "step " + std::to_string(*one.step) : "–",
-                    one.counts ? "yes" : "no: a restore went back behind it"});
+                    one.counts ? "yes" : "no: a restore went back to before it"});
   }
   if (out.is_json()) {
     out.DataLine(PrintJson(json));
@@ -334,7 +337,7 @@ int TraceSample(Invocation& invocation, const JobPlace& place, uint64_t sample) 
 
 Problem Misused(const std::string& why) {
   return {.code = "PL-E010",
-          .what = "paceline data does not know what to do",
+          .what = "paceline data needs a subcommand",
           .where = "the command line",
           .why = why,
           .fix = "paceline data ls, paceline data show NAME or paceline data trace SAMPLE"};
@@ -350,15 +353,16 @@ int RunData(Invocation& invocation) {
   if (words.empty()) return out.Fail(Misused("it needs ls, show or trace"));
   const bool is_ls = words[0] == "ls";
   if (!is_ls && words[0] != "show" && words[0] != "trace") {
-    return out.Fail(Misused(words[0] + " is none of ls, show and trace"));
+    return out.Fail(Misused(words[0] + " is not ls, show or trace"));
   }
   if (words.size() != (is_ls ? 1u : 2u)) {
-    return out.Fail(Misused(is_ls ? "ls takes nothing" : words[0] + " takes one word"));
+    return out.Fail(Misused(is_ls ? "ls takes no argument" : words[0] + " takes one argument"));
   }
   const Given* checkpoint = invocation.line.Find("checkpoint");
   if (checkpoint != nullptr) {
     const auto sample = words[0] == "trace" ? ParseWhole<uint64_t>(words[1]) : std::nullopt;
-    if (!sample) return out.Fail(Misused("--checkpoint is for trace and the number of a sample"));
+    if (!sample)
+      return out.Fail(Misused("--checkpoint is for `trace` with the number of a sample"));
     return TraceInCheckpoints(invocation, checkpoint->value, invocation.line.Text("data_set"),
                               *sample);
   }
@@ -367,7 +371,7 @@ int RunData(Invocation& invocation) {
   if (is_ls) return LsData(invocation, *place);
   if (words[0] == "show") return ShowData(invocation, *place, words[1]);
   const auto sample = ParseWhole<uint64_t>(words[1]);
-  if (!sample) return out.Fail(Misused(words[1] + " is no sample: they are numbers from 0"));
+  if (!sample) return out.Fail(Misused(words[1] + " is not a sample: samples are numbered from 0"));
   return TraceSample(invocation, *place, *sample);
 }
 

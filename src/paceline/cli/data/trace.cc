@@ -1,7 +1,7 @@
-// A loader of synchronous training tells nobody what it reads: its order is computed, and where it
-// stands is in every checkpoint. So a trace is the inverse of the order, compared with the
-// positions of the checkpoints that are still there. Which rank it was is certain only where two
-// checkpoints of one generation stand around the sample, and ranks shared the step evenly.
+// An ElasticLoader does not record what it reads: its order is computed, and its position is in
+// every checkpoint. So a trace inverts the order, and compares the sample's place in it with the
+// positions in the checkpoints that still exist. The rank is certain only if the checkpoints before
+// and after the sample are of one generation, and ranks shared the step evenly.
 
 #include "paceline/cli/data/trace.h"
 
@@ -25,7 +25,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr uint64_t kEpochsMax = 10'000;
 
-// What a loader's state says, and the checkpoint that has it.
+// A position of a loader, and the checkpoint the first checkpoint that has the sample.
 struct Position {
   std::string checkpoint;
   int64_t step = 0;  // of the checkpoint
@@ -61,7 +61,7 @@ std::optional<Position> PositionIn(const std::string& key, const Json& entry) {
   return found;
 }
 
-// Of the checkpoints, the oldest first; those that cannot be read are passed over.
+// The positions in the checkpoints, the oldest first. Checkpoints that cannot be read are skipped.
 std::vector<Position> PositionsIn(ckpt::Store* store, const std::vector<ckpt::Listed>& all,
                                   const std::string& data_set) {
   std::vector<Position> positions;
@@ -87,12 +87,12 @@ std::vector<Position> PositionsIn(ckpt::Store* store, const std::vector<ckpt::Li
   return positions;
 }
 
-// One passage of the sample through a step.
+// One step that read the sample.
 struct Reading {
   uint64_t epoch = 0;
   uint64_t ordinal = 0;
   const Position* first = nullptr;   // that has it
-  const Position* before = nullptr;  // the one before that
+  const Position* before = nullptr;  // the checkpoint before `first`
 };
 
 std::optional<uint64_t> RankOf(const Reading& reading) {
@@ -109,7 +109,7 @@ std::optional<uint64_t> RankOf(const Reading& reading) {
   return std::nullopt;
 }
 
-// Of one data set, whose positions are given from the oldest to the newest.
+// The readings of the sample in one data set. Its positions come in order, the oldest first.
 std::vector<Reading> ReadingsOf(const std::vector<const Position*>& positions, uint64_t sample) {
   std::vector<Reading> readings;
   const Position& newest = *positions.back();
@@ -160,7 +160,7 @@ Problem NoSample(const std::string& directory, const std::string& what, const st
           .what = what,
           .where = directory,
           .why = why,
-          .fix = "a loader in the state that is saved; --data with the name of its data set"};
+          .fix = "save the loader in the Checkpointer's state; name its data set by --data"};
 }
 
 }  // namespace
@@ -191,11 +191,12 @@ int TraceInCheckpoints(Invocation& invocation, const std::string& directory,
   if (!store.ok()) return out.Fail(store.problem());
   const auto all = ckpt::List(store->get());
   if (!all.ok()) return out.Fail(StorageUnreadable(directory, all.failure()));
-  if (all->empty()) return out.Fail(NoCheckpoint(directory, "nothing in it has a whole manifest"));
+  if (all->empty())
+    return out.Fail(NoCheckpoint(directory, "no folder in it has a complete MANIFEST.json"));
   const std::vector<Position> positions = PositionsIn(store->get(), *all, data_set);
   if (positions.empty()) {
-    return out.Fail(NoSample(directory, "no checkpoint has such a position",
-                             "none of their states has an ElasticLoader of that name"));
+    return out.Fail(NoSample(directory, "no checkpoint has the position of such a loader",
+                             "the saved states have no ElasticLoader of that name"));
   }
   std::map<std::string, std::vector<const Position*>> by_name;
   for (const Position& one : positions) by_name[one.name].push_back(&one);
@@ -208,8 +209,9 @@ int TraceInCheckpoints(Invocation& invocation, const std::string& directory,
     for (const Reading& reading : ReadingsOf(own, sample)) answer.Add(reading);
   }
   if (!has_sample) {
-    return out.Fail(NoSample(directory, Concat("no data set has a sample ", sample),
-                             "it is beyond their ends, or a sampler or mixture made their order"));
+    return out.Fail(
+        NoSample(directory, Concat("no data set has a sample ", sample),
+                 "each of them is shorter, or its order comes from a sampler or a mixture"));
   }
   if (out.is_json()) {
     out.DataLine(PrintJson(Json{{"schema", "paceline.data_trace_steps/1"},

@@ -1,5 +1,6 @@
-// `paceline doctor`: what on this host would disturb a job, before one is started. Every check is a
-// function that returns a finding or nothing; to add one, write it and add it to the list.
+// `paceline doctor`: finds what on this host would disturb a job, before a job is started. Every
+// check is a function that returns a finding or nothing; to add one, write it and add it to the
+// list.
 
 #include <arpa/inet.h>
 #include <fcntl.h>
@@ -76,13 +77,13 @@ Check SharedMemory(const Host& host) {
                  .fix = "mount -o remount,size=8G /dev/shm, or docker run --shm-size=8g"};
 }
 
-// A job without a Checkpointer runs all the same, so this is told and no start is refused for it.
+// A job without a Checkpointer is not affected, so this is only a warning.
 Check ArenaHome(const Host& host) {
   const std::string home = Concat("/dev/shm/paceline-", ::geteuid());
   const std::string why = agent::WhatIsWrongWithHome(home);
   if (why.empty()) return std::nullopt;
   return Problem{.code = "PL-W010",
-                 .what = "checkpoints in memory take a folder of another name",
+                 .what = "checkpoints in memory go to another folder than usual",
                  .where = host.facts.host_name,
                  .why = why,
                  .fix = "have " + home + " removed by its owner or by root"};
@@ -111,7 +112,7 @@ Check ClockCheck(const Host& host) {
                  .fix = "timedatectl set-ntp true"};
 }
 
-// A store port is bound without listening, below the ephemeral range.
+// The port of a world's store is bound without listening, below the ephemeral range.
 Check Ports(const Host& host) {
   const std::string range = ReadText("/proc/sys/net/ipv4/ip_local_port_range", 64);
   const int lowest = std::atoi(range.c_str());
@@ -206,8 +207,7 @@ int RunDoctor(Invocation& invocation) {
   if (out.is_json()) {
     out.DataLine(PrintJson(json));
   } else {
-    out.DataLine(std::to_string(findings) + " findings, " + std::to_string(passed) +
-                 " checks passed");
+    out.DataLine(Concat(Counted(findings, "finding"), ", ", Counted(passed, "check"), " passed"));
   }
   return findings == 0 ? kExitDone : kExitFindings;
 }

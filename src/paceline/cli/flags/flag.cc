@@ -10,7 +10,7 @@
 namespace paceline::cli {
 namespace {
 
-// What a word before the script can be.
+// The kinds of words before the script.
 struct Positional {};
 struct Named {
   const Flag* flag = nullptr;
@@ -198,7 +198,7 @@ class LineParser {
                    .what = std::string(named.flag->spellings[0]) + " takes no value",
                    .where = Where(at),
                    .why = "\"" + *named.joined + "\" is joined to it",
-                   .fix = "leave the value away"};
+                   .fix = "leave the value out"};
   }
 
   Problem NeedsValue(const Named& named, size_t at) const {

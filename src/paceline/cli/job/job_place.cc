@@ -115,7 +115,8 @@ bool IsPacelineProcess(int pid) {
   const std::vector<std::string> words = Split(line, '\0');
   if (words.empty()) return false;
   if (words[0].substr(words[0].rfind('/') + 1) == "paceline") return true;
-  // A starter: python -P -s -m paceline._starter. A script's own words come later.
+  // The command line of a starter is python -P -s -m paceline._starter. Arguments of a script come
+  // later.
   constexpr size_t kWordsMax = 6;
   for (size_t i = 1; i < std::min(words.size(), kWordsMax); ++i) {
     if (words[i - 1] == "-m" && words[i].starts_with("paceline.")) return true;
@@ -164,7 +165,7 @@ Check CheckRuntimeDirectory(const std::string& path) {
 
 namespace {
 
-// Of job.json, or of the registry's copy of it.
+// From job.json, or from the registry's copy of it.
 JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
   JobPlace place{.id = JsonText(json, "id"),
                  .name = JsonText(json, "name"),
@@ -258,7 +259,7 @@ std::vector<StarterPlace> KnownStarters(const Environment& environment) {
 
 namespace {
 
-// Where several nodes of one job were started on this host, the one beside its master.
+// If several `paceline run` of one job are on this host, the one that also runs the master.
 std::vector<JobPlace> OncePerJob(const std::vector<JobPlace>& places) {
   std::vector<JobPlace> jobs;
   for (const JobPlace& place : places) {
@@ -273,8 +274,8 @@ std::vector<JobPlace> OncePerJob(const std::vector<JobPlace>& places) {
   return jobs;
 }
 
-// By id, else by the name that it was given, else by a prefix of its id. Ids win; of several jobs
-// of one name those that run.
+// Finds jobs by id, else by name, else by a prefix of the id. Of several jobs with one name, only
+// those that run.
 std::vector<const JobPlace*> Named(const std::vector<JobPlace>& jobs, const std::string& asked) {
   std::vector<const JobPlace*> named;
   for (const JobPlace& job : jobs) {
@@ -288,7 +289,7 @@ std::vector<const JobPlace*> Named(const std::vector<JobPlace>& jobs, const std:
   return running.empty() ? named : running;
 }
 
-// Pasting one of several jobs after `paceline stop` would stop the wrong one, so all are shown.
+// The fix names no job, because a user who pastes it might stop the wrong one.
 Problem WhichOne(const std::vector<const JobPlace*>& jobs, const std::string& where,
                  const std::string& said) {
   std::string list;
@@ -331,7 +332,7 @@ Result<JobPlace> FindJob(const Environment& environment, const std::string& aske
   if (running.size() > 1) return WhichOne(running, RuntimeDirectory(environment), "run");
   if (!jobs.empty()) return jobs.front();
   return Problem{.code = "PL-E022",
-                 .what = "there is no job to talk about",
+                 .what = "no job was found",
                  .where = JoinWith(RuntimeDirectories(environment), ", "),
                  .why = "no job of this user is known there",
                  .fix = "paceline run train.py, or --job RUN_DIR"};

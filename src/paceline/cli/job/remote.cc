@@ -27,10 +27,10 @@ Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
   const bool is_there = records.ok();
   if (!is_there && !absl::IsNotFound(records.status())) return ProblemFrom(records.status());
   return Problem{.code = "PL-E030",
-                 .what = "nothing is known of " + place.id + " yet",
+                 .what = "there is no status of " + place.id + " yet",
                  .where = place.run_dir,
                  .why = is_there ? "no master answers on this host, and the journal has no record: "
-                                   "it was emptied, or no master lived to write one"
+                                   "it was emptied, or each master died before its first record"
                                  : "no master answers on this host, and there is no journal to "
                                    "read",
                  .fix = place.is_running() ? "paceline wait --for running --job " + place.id
@@ -49,7 +49,7 @@ Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
 
 }  // namespace
 
-// A job with a journal but without a master: everything durable is known, nothing is connected.
+// The status of a job without a master, from its journal. No node counts as connected.
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
   auto records = RecordsOf(place);
   if (!records.ok()) return records.problem();
@@ -116,7 +116,7 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
     return Problem{.code = "PL-E030",
                    .what = "the master of " + place.id + " has no address yet",
                    .where = place.run_dir + "/job.json",
-                   .why = "it is just starting, or never came up",
+                   .why = "it is just starting, or it failed to start",
                    .fix = "see " + place.run_dir + "/logs/master.log"};
   }
   const std::string path = place.run_dir + "/token";
@@ -137,8 +137,8 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
 
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
   if (place.is_run_dir_gone) return RunDirGone(place);
-  // Nobody who could answer is alive, or the job has ended and the launcher is only cleaning up:
-  // the journal has the answer, so there is nothing to wait for.
+  // No process that could answer is alive, or the job has ended and its launcher only cleans up.
+  // Then the journal has the answer, and there is nothing to wait for.
   if (!place.has_master()) {
     auto status = StatusFromJournal(place);
     if (!place.is_running() || (status.ok() && status->phase == "finished")) return status;

@@ -29,7 +29,7 @@ agent::ProcessId ProcessFrom(const json& object) {
   return {JsonInt<int32_t>(object, "pid"), JsonInt<uint64_t>(object, "start_time")};
 }
 
-// The pid of job.json may be a stranger's by now: the environment tells.
+// The pid in job.json may belong to another program now; its environment tells.
 agent::ProcessId LivingMaster(int32_t pid, const std::string& job_id) {
   if (pid <= 0) return {};
   const agent::ProcessId process{pid, agent::StartTimeOf(pid)};
@@ -108,7 +108,7 @@ Check CheckUse(const RunDirRequest& request, const std::string& path) {
         .code = "PL-E020",
         .what = "this run directory already holds a run",
         .where = path,
-        .why = "one directory is one job, and nothing is ever mixed",
+        .why = "a run directory belongs to one job",
         .fix = Concat("paceline run --resume --run-dir ", path, "   or choose another --run-dir")};
   }
   if (!holds_job && request.resume) {
@@ -116,7 +116,7 @@ Check CheckUse(const RunDirRequest& request, const std::string& path) {
                    .what = "there is nothing to resume",
                    .where = path,
                    .why = "the directory holds no run",
-                   .fix = "leave --resume away, or name the run's directory by --run-dir"};
+                   .fix = "leave --resume out, or name the run's directory by --run-dir"};
   }
   return std::nullopt;
 }
@@ -127,7 +127,7 @@ Result<Fd> TakeLock(const std::string& path) {
   if (::flock(lock.get(), LOCK_EX | LOCK_NB) == 0) return lock;
   if (errno != EWOULDBLOCK) return Unusable(path, std::strerror(errno));
   return Problem{.code = "PL-E020",
-                 .what = "another paceline run uses this directory now",
+                 .what = "another `paceline run` uses this directory now",
                  .where = path,
                  .why = "its launcher holds the lock",
                  .fix = Concat("paceline attach --job ", path, "   or choose another --run-dir")};
@@ -255,9 +255,9 @@ Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::st
   json entry = ParseJson(FormatJobCard(card));
   entry["run_dir"] = run_dir;
   MakeDirs(runtime_dir + "/jobs", 0700).IgnoreError();
-  // Of several `paceline run` of one job on this host each has its own entry.
+  // Each `paceline run` of a job on this host has an entry of its own.
   const std::string joined = card.has_master || card.nodes.empty() ? "" : "-" + card.nodes.front();
-  // The registry is a convenience: a job that cannot be listed still runs.
+  // An error is ignored, because a job that is not in the registry still runs.
   ReplaceFile(Concat(runtime_dir, "/jobs/", card.job_id, joined, ".json"), PrintJson(entry), 0600)
       .IgnoreError();
   return std::nullopt;

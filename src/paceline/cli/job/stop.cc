@@ -1,4 +1,4 @@
-// `paceline stop`: SIGTERM to the ranks, SIGKILL after the grace.
+// `paceline stop`: SIGTERM to the ranks, SIGKILL after the grace period.
 
 #include <signal.h>
 
@@ -29,7 +29,7 @@ constexpr Flag kStopFlags[] = {
      .help = "only say what would be stopped"},
 };
 
-// A master may be starting, or the job may end while it is asked: each look is a short one.
+// Each request has a short limit, because the master may be starting or ending.
 constexpr Duration kLook = Duration::Seconds(1);
 constexpr Duration kPatience = Duration::Seconds(10);
 
@@ -38,7 +38,7 @@ std::string Plan(const JobPlace& place, Duration grace, bool force) {
   return "stopping " + place.id + ": SIGTERM to its ranks, SIGKILL after " + ToString(grace);
 }
 
-// Once. PL-E030 when no master is there now.
+// Sends one request. PL-E030 if no master runs now.
 Check Ask(const JobPlace& place, Duration limit, Duration grace, bool force) {
   const auto options = ControlOptions(place, limit);
   if (!options.ok()) return options.problem();
@@ -57,20 +57,20 @@ int NotRunning(const JobPlace& place, Output& out) {
     return kExitDone;
   }
   return out.Fail({.code = "PL-E030",
-                   .what = "nobody runs " + place.id + " on this host",
+                   .what = "no process of " + place.id + " runs on this host",
                    .where = place.run_dir,
-                   .why = "neither its master nor its launcher lives",
+                   .why = "its master and its launcher have ended",
                    .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
 }
 
-// Without a run directory nobody can read the master's token, but its launcher has it.
+// Without the run directory this command cannot read the master's token, but the launcher has it.
 int AskLauncher(const JobPlace& place, bool force, Output& out) {
   const Fd launcher =
       agent::OpenPidfd({static_cast<pid_t>(place.launcher_pid), place.launcher_start});
   if (!launcher.is_open() || ::kill(place.launcher_pid, SIGTERM) != 0) {
     return NotRunning(place, out);
   }
-  out.Say("stopping " + place.id + ": its run directory is gone, so its launcher was asked");
+  out.Say("stopping " + place.id + ": its run directory is gone, so its launcher got SIGTERM");
   if (force) out.Say("note: --force has no effect without the run directory");
   return kExitDone;
 }

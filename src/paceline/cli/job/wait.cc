@@ -1,4 +1,4 @@
-// `paceline wait`: returns when the job is as asked, or 124 when the time is over.
+// `paceline wait`: returns when the job is in the requested state, or 124 after the timeout.
 
 #include <optional>
 #include <string>
@@ -45,7 +45,7 @@ Result<Goal> GoalOf(const std::string& text) {
                  .fix = "paceline wait --for step=100"};
 }
 
-// What to return for this status; nothing: go on waiting.
+// The exit code for this status; nothing: go on waiting.
 std::optional<int> Judge(const Goal& goal, const wire::JobStatus& status, const JobPlace& place,
                          Output& out) {
   const bool finished = status.phase == "finished";
@@ -85,11 +85,12 @@ int RunWait(Invocation& invocation) {
              return code.has_value();
            });
   if (code.has_value()) return *code;
-  return out.Fail({.code = "PL-E070",
-                   .what = "the job is not as asked after " + FormatDuration(patience),
-                   .where = place->id,
-                   .why = still,
-                   .fix = "paceline status --job " + ShellWord(place->id)});
+  return out.Fail(
+      {.code = "PL-E070",
+       .what = "the job is not in the requested state after " + FormatDuration(patience),
+       .where = place->id,
+       .why = still,
+       .fix = "paceline status --job " + ShellWord(place->id)});
 }
 
 }  // namespace paceline::cli

@@ -23,7 +23,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr char kPlanningVariable[] = "PACELINE_PLANNING";
-constexpr char kUnreadable[] = "it is empty, or belongs to somebody else";
+constexpr char kUnreadable[] = "it is empty, or belongs to another user";
 constexpr uint64_t kBatchDefault = 1024;
 constexpr uint64_t kBatchMax = uint64_t{1} << 32;
 
@@ -41,8 +41,8 @@ Problem BadValue(std::string what, std::string where, std::string why, std::stri
           .fix = std::move(fix)};
 }
 
-// Why nothing can be read at the path, as one sentence; "" if there is a file. A pipe would be
-// waited for, and a device might never end.
+// Why nothing can be read at the path, as one sentence; "" if there is a file. Pipes and devices
+// are refused, because reading them may never end.
 std::string WhyNoFile(const std::string& path) {
   std::error_code failed;
   const auto kind = std::filesystem::status(path, failed).type();
@@ -80,7 +80,7 @@ std::vector<std::string_view> ModelNames() {
   return names;
 }
 
-// The first type of the line that the catalogue has not, with the one that may be meant.
+// The first type in the line that is not in the catalogue, with a suggestion.
 std::string FixOfCluster(std::string_view line) {
   std::vector<std::string_view> names;
   for (const plan::DeviceRow& row : plan::DeviceCatalogue()) names.push_back(row.name);
@@ -128,7 +128,8 @@ Problem NoSummary(const std::string& script, const ToolResult& ran) {
           .fix = "call parallelize in it, or plan by name: paceline plan --model llama-8b"};
 }
 
-// What a script asks `parallelize` for. Flags of the command line come before it.
+// The model and the wishes that a script gives to `parallelize`. Flags of the command line override
+// them.
 struct ScriptWishes {
   ModelSummary model;
   plan::PlanWishes wishes;
@@ -160,7 +161,7 @@ Result<ScriptWishes> AskScript(Invocation& invocation) {
   auto wishes = plan::ReadWishes(ReadText(file.path() + ".wishes", plan::kPlanTextMax + 1));
   if (summary.ok() && wishes.ok()) return ScriptWishes{*std::move(summary), *std::move(wishes)};
   return Problem{.code = "PL-E121",
-                 .what = "what the script asks for cannot be planned",
+                 .what = "the script's request cannot be planned",
                  .where = script,
                  .why = summary.ok() ? wishes.failure().message : summary.failure().message,
                  .fix = "paceline plan --model llama-8b, or another model by name"};
@@ -171,7 +172,7 @@ Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& na
   if (const Given* given = invocation.line.Find("sequence")) {
     const auto tokens = ParseInteger(given->value);
     if (!tokens || *tokens < 1 || *tokens > (1 << 24)) {
-      return BadValue("the sequence is no length", "--sequence",
+      return BadValue("the length of a sample is not usable", "--sequence",
                       "it is a number of tokens from 1 to 16777216", "--sequence 4096");
     }
     wishes.sequence = static_cast<uint64_t>(*tokens);
@@ -214,7 +215,7 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
   if (const Given* node = invocation.line.Find("node")) {
     const auto devices = ParseInteger(node->value);
     if (!devices || *devices < 1 || *devices > 1024) {
-      return BadValue("a node has no such number of devices", "--devices-per-node",
+      return BadValue("the number of devices of a node is not usable", "--devices-per-node",
                       "it is a number from 1 to 1024", "--devices-per-node 8");
     }
     wishes.node = static_cast<uint32_t>(*devices);
@@ -225,12 +226,12 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
                   cluster.failure().message, FixOfCluster(given->value));
 }
 
-// The flags' wishes, in the place of those in `wishes`.
+// `wishes`, replaced by the values of flags where there are any.
 Result<plan::PlanWishes> WishesOf(Invocation& invocation, plan::PlanWishes wishes) {
   if (const Given* given = invocation.line.Find("global_batch")) {
     const auto samples = ParseInteger(given->value);
     if (!samples || *samples < 1 || static_cast<uint64_t>(*samples) > kBatchMax) {
-      return BadValue("the global batch is no number of samples", "--global-batch",
+      return BadValue("the global batch is not usable", "--global-batch",
                       "it is a number from 1 to 2^32", "--global-batch 1024");
     }
     wishes.global_batch = static_cast<uint64_t>(*samples);
@@ -269,7 +270,7 @@ Result<AxisValue> ParseAxisValue(std::string_view text, const std::string& flag)
       return AxisValue{plan::AxisId::kSchedule, *schedule};
     }
   }
-  return BadValue(Concat("\"", text.substr(0, 60), "\" is no axis with a value"), flag,
+  return BadValue(Concat("\"", text.substr(0, 60), "\" is not AXIS=VALUE"), flag,
                   Concat("the axes are ", JoinWith(names, ", ")), Concat(flag, " tp=8"));
 }
 
@@ -282,7 +283,7 @@ Result<PlanInputs> ReadPlanInputs(Invocation& invocation) {
                     "paceline plan train.py …, or paceline plan --model llama-8b …");
   }
   PlanInputs inputs;
-  // The cheap ones first: a script may run for a while.
+  // The cheap inputs first, because a script may run for a while.
   auto cluster = ClusterOf(invocation);
   if (!cluster.ok()) return cluster.problem();
   inputs.cluster = *std::move(cluster);

@@ -1,4 +1,4 @@
-// `paceline plan`: how a model would run on a cluster, and why so.
+// `paceline plan`: how a model would run on a cluster, and why.
 
 #include <algorithm>
 #include <set>
@@ -59,7 +59,7 @@ constexpr Flag kPlanFlags[] = {
     {.dest = "why_not",
      .spellings = {"--why-not"},
      .metavar = "AXIS=VALUE",
-     .help = "say why the plan has not this value: tp=8"},
+     .help = "say why the plan does not have this value: tp=8"},
     {.dest = "show",
      .spellings = {"--show"},
      .kind = kSwitch,

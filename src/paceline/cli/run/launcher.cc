@@ -32,9 +32,9 @@ namespace paceline::cli {
 namespace {
 
 constexpr int64_t kLookNs = 2'000'000'000;  // between looks at the run directory
-// After the job's end everything leaves by itself within this time, or is killed.
+// After the job's end, processes that have not ended by themselves within this time are killed.
 constexpr int64_t kLeaveNs = 5'000'000'000;
-// What was killed is gone at once, unless it sleeps in the kernel.
+// A killed process is gone at once, unless it sleeps in the kernel.
 constexpr int64_t kKilledNs = 5'000'000'000;
 
 bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
@@ -46,7 +46,7 @@ core::KeeperPlan PlanOf(const LauncherOptions& options) {
           .timers = options.spec.timers};
 }
 
-// Of a node whose agent cannot do it: it is dead or stuck.
+// Kills the ranks of a node whose agent is dead or stuck.
 void KillRanks(const std::string& run_dir, const std::string& node) {
   const auto page = agent::PageFile::Open(Concat(run_dir, "/nodes/", node, "/page"));
   if (!page.ok() || !(*page)->is_of_this_boot()) return;
@@ -56,7 +56,7 @@ void KillRanks(const std::string& run_dir, const std::string& node) {
   }
 }
 
-// An agent that was refused says no more than that; its error's page names the exit code.
+// An agent that was refused leaves only its error; the table of errors has the exit code.
 int ExitCodeOf(const core::GiveUp& action, const std::string& words) {
   const size_t at = words.find("[PL-");
   if (action.exit_code != kExitNotAuthorised || at == std::string::npos) return action.exit_code;
@@ -107,7 +107,7 @@ JobEnd Launcher::Run() {
   return end_;
 }
 
-// Told once. The job goes on: what is open stays open, and a person may still stop it.
+// Printed once. The job goes on with its open files, and can still be stopped.
 void Launcher::LookAtRunDir() {
   const std::string& run_dir = options_.platform.run_dir;
   if (::access((run_dir + "/job.json").c_str(), F_OK) != 0 && errno == ENOENT) {
@@ -157,7 +157,7 @@ void Launcher::WatchKept(Kept* slot, std::function<void(int)> ended) {
               [this, slot, ended = std::move(ended)](uint32_t) {
                 reactor_->Unwatch(slot->pidfd.get());
                 slot->pidfd.Close();
-                // Somebody else's child leaves no status: as if killed.
+                // Another process's child has no status for us, so it counts as killed.
                 const int status = slot->is_child ? ReapProcess(slot->process.pid) : SIGKILL;
                 slot->last_pid = std::exchange(slot->process, {}).pid;
                 ended(status);
@@ -200,7 +200,7 @@ void Launcher::CloseMasterReady() {
   master_ready_.Close();
 }
 
-// It serves, or it ended before it did; its end is told by its pidfd.
+// The pipe became readable: the master serves, or it has ended. Its end is reported by its pidfd.
 void Launcher::OnMasterReady() {
   char told = 0;
   const bool serves = ::read(master_ready_.get(), &told, 1) == 1;
@@ -239,14 +239,14 @@ void Launcher::Do(const core::CountRanks& action) {
 }
 
 void Launcher::Do(const core::ReportNodeGone& action) {
-  // With the pid, a late word about this agent cannot end the next one.
+  // With the pid, a late message about this agent cannot end the next one.
   gone_[action.node] = {action.node, action.evidence, agents_[action.node].last_pid};
   if (supervisor_ != nullptr) supervisor_->Send(gone_[action.node]);
 }
 
 void Launcher::Do(const core::KeeperNote& action) { options_.narrate(action.text); }
 
-// A job can be over before the launcher's stream has come up: nobody told it then.
+// A job may end before the launcher's stream is connected. Then no message reports the end.
 void Launcher::Do(const core::ReadJobEnd&) {
   if (has_ended_) return;
   const auto status =
@@ -301,7 +301,7 @@ void Launcher::OnMasterEnded(int status) {
 
 void Launcher::OnAgentEnded(const std::string& node, int status) {
   const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
-  // An agent that was asked to leave by its own host leaves by itself; that is no death.
+  // An agent that its own host asked to leave ends by itself, which does not count as a death.
   const bool left = is_stopping_ && WIFEXITED(status);
   if (left) {
     bool is_last = true;
@@ -336,7 +336,7 @@ void Launcher::OnSupervisor(wire::SupervisorEvent event) {
 
 void Launcher::OnWish(const Wish& wish) {
   is_draining_ = wish.intent == Wish::Intent::kDrain;
-  // Any other node is its host's own, and a platform of nodes starts them itself.
+  // Other nodes belong to their hosts, and a platform starts its nodes itself.
   if (wish.intent != Wish::Intent::kRun || !options_.is_whole_job) return;
   for (const std::string& node : options_.card.nodes) {
     const std::optional<uint32_t> index = IndexOfNode(node);
@@ -375,12 +375,12 @@ bool Launcher::IsQuiet() const {
 
 void Launcher::FinishWhenQuiet() {
   if (!has_ended_ || !IsQuiet()) return;
-  // An agent that died for good left its ranks to nobody.
+  // An agent that is not restarted leaves its ranks without an agent.
   for (const auto& [node, kept] : agents_) KillRanks(options_.platform.run_dir, node);
   reactor_->Stop();
 }
 
-// Ranks first: an agent that is stuck cannot end them any more.
+// Ranks first, because a stuck agent cannot end them any more.
 void Launcher::KillLeftovers() {
   for (const auto& [node, kept] : agents_) {
     KillRanks(options_.platform.run_dir, node);

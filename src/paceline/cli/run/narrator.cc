@@ -20,7 +20,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr Duration kReconnectPause = Duration::Milliseconds(50);
-// How long the last event may take after the job has ended where no journal has it.
+// How long to wait for the last event after the end of the job, if no journal can be read.
 constexpr Duration kLastEventWait = Duration::Seconds(1);
 
 std::string ClockTime(int64_t time_ns) {
@@ -33,7 +33,7 @@ std::string ClockTime(int64_t time_ns) {
   return text.data();
 }
 
-// True for what only matters to scripts, or is said by the sentence that follows.
+// True for events that only scripts need, or that the next event's sentence includes.
 bool IsQuietKind(const std::string& kind) {
   return kind == "job_created" || kind == "progress_made" || kind == "master_took_over";
 }
@@ -67,7 +67,8 @@ Story Narrator::Finish() {
         return true;
       });
   if (problem.has_value())
-    console_.Narrate(Concat("paceline: the story has no end: ", problem->what));
+    console_.Narrate(
+        Concat("paceline: the last events of the job cannot be read: ", problem->what));
   return story_;
 }
 
@@ -82,7 +83,7 @@ void Narrator::Leave() {
   thread_.join();
 }
 
-// False: it is time to end.
+// Returns false if this thread should end.
 bool Narrator::Pause(Duration duration) {
   std::unique_lock<std::mutex> lock(mutex_);
   wake_.wait_for(lock, std::chrono::nanoseconds(duration.nanoseconds()),
@@ -130,7 +131,7 @@ void Narrator::Take(const wire::JobEvent& event) {
     if (event.seq > told_seq_) {
       console_.Narrate(
           Concat("paceline ", ClockTime(event.time_ns),
-                 "  storage takes writes again: ", Visible(DetailOf(event, "directory"))));
+                 "  storage accepts writes again: ", Visible(DetailOf(event, "directory"))));
     }
   }
 }

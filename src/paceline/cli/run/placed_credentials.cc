@@ -25,7 +25,7 @@ Result<std::string> Fingerprint(const std::string& dir) {
                  .what = "the job's CA cannot be read",
                  .where = dir + "/ca.pem",
                  .why = std::string(print.status().message()),
-                 .fix = "the platform that starts this node writes it; start the job anew"};
+                 .fix = "the platform that starts this node writes this file; start the job again"};
 }
 
 }  // namespace

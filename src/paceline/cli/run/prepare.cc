@@ -97,7 +97,8 @@ class Preparation {
     return true;
   }
 
-  // Where a platform starts the nodes: it says where the master is, and that host holds no other.
+  // Under a platform, the platform says which host runs the master, and that host has no other
+  // node.
   Check TakePlace() {
     run_.is_whole_job = false;
     is_master_ = request_.local_nodes == 0;
@@ -107,7 +108,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  // Who runs the master.
+  // Decides whether this host runs the master.
   Check ChooseRole() {
     if (!request_.credentials.empty()) return TakePlace();
     if (!request_.endpoint.has_value()) {
@@ -151,16 +152,16 @@ class Preparation {
     return CheckOpen(owner, address_);
   }
 
-  // Returns true when the rendezvous name has become this host's since its role was chosen. A name
-  // may lead to the former bearer for a moment, as after a pod was replaced; whoever followed it
-  // there would wait for a master that nobody starts.
+  // Returns true if the rendezvous name now belongs to this host, although it did not when this
+  // host's role was chosen. After a pod was replaced, its name may lead to the old pod for a
+  // moment. A host that trusted that would wait for a master that no host starts.
   bool HasBecomeOurs() const {
     return request_.endpoint.has_value() && !was_ours_ && request_.join.empty() &&
            !request_.is_master_host.has_value() && IsOurs(OwnerOf(request_.endpoint->host));
   }
 
-  // A host that owns one of the relays' addresses is that relay, unless another `paceline run` of
-  // this host is.
+  // A host that owns the address of a relay becomes that relay, unless another `paceline run` on
+  // this host already is.
   Check ChooseRelay() {
     for (const Endpoint& relay : request_.relays) {
       const AddressOwner owner = OwnerOf(relay.host);
@@ -179,8 +180,9 @@ class Preparation {
     return Problem{.code = "PL-E101",
                    .what = "an open address without encryption is refused",
                    .where = address,
-                   .why = request_.insecure ? "--insecure needs a shared --token-file"
-                                            : "whoever listens on the network could read the token",
+                   .why = request_.insecure
+                              ? "--insecure needs a shared --token-file"
+                              : "anybody who can read the network traffic could read the token",
                    .fix = "add --tls; the first host then prints a join string for the others"};
   }
 
@@ -196,7 +198,7 @@ class Preparation {
     return std::nullopt;
   }
 
-  // A job of its own.
+  // Prepares a job whose master runs here.
   Check Found() {
     run_.spec.job_id = NewJobId();
     std::string token = wire::MakeToken();
@@ -222,7 +224,7 @@ class Preparation {
     return WriteFiles();
   }
 
-  // A part of a job whose master is elsewhere.
+  // Prepares this host's part of a job whose master runs on another host.
   Check Join() {
     auto join = JoinStringToUse();
     if (!join.ok()) return join.problem();
@@ -231,8 +233,8 @@ class Preparation {
     run_.card.has_master = false;
     NameNodes();
     const std::string& node = run_.card.nodes.front();
-    // The limit is a time, not a number of attempts: a host without a listener refuses sixty
-    // connections within milliseconds.
+    // The limit is a time and not a number of attempts, because a host without a listener refuses
+    // sixty connections within milliseconds.
     const auto until = std::chrono::steady_clock::now() + kJoinTimeout;
     // A relay gets its certificate from the master: the other hosts wait for it.
     const bool is_relay = !run_.card.relay.empty();
@@ -308,7 +310,7 @@ class Preparation {
           .ca_sha256 = "",
           .token = std::string(Trimmed(ReadText(run_dir + "/token", kSecretBytesMax)))};
     }
-    // This host has the address and would run the master, but somebody listens there.
+    // This host has the address and would run the master, but another process listens there.
     const bool is_stranger = !request_.is_master_host.has_value() &&
                              request_.endpoint.has_value() &&
                              IsOurs(OwnerOf(request_.endpoint->host));
@@ -316,7 +318,7 @@ class Preparation {
       return Problem{.code = "PL-E031",
                      .what = "the master cannot listen on its address",
                      .where = address_,
-                     .why = "another program listens there, and it is no job of yours",
+                     .why = "another program listens there, which is not a job of yours",
                      .fix = "choose another port, on all hosts"};
     }
     return Problem{
@@ -327,7 +329,7 @@ class Preparation {
         .fix = "paceline run --join 'paceline-join:v1:…' …, as the first host printed it"};
   }
 
-  // Everything as it was; only this launcher is new.
+  // Prepares a resumed job: all settings are those of its start.
   Check Resume() {
     if (request_.run_dir.empty()) {
       return Problem{.code = "PL-E026",
@@ -341,7 +343,7 @@ class Preparation {
     if (!card.ok()) return card.problem();
     const absl::StatusOr<wire::SpecFile> spec = wire::ReadSpecFile(run_.dir.path + "/spec.json");
     if (!spec.ok()) return Failed("PL-E025", "spec.json is damaged", spec.status());
-    // The one that the job was started with, whatever this shell would find.
+    // The interpreter with which the job was started, not the one of this shell's PATH.
     if (Check problem = CheckInterpreter(spec->launch.python, input_.facts)) return problem;
     run_.card = *std::move(card);
     run_.spec = spec->job;
@@ -390,7 +392,7 @@ class Preparation {
     run_.card.nodes = NodesNamed(name, count);
   }
 
-  // What it says of a file that is not there is said when it is read.
+  // A missing file is reported when it is read.
   static Check CheckPrivate(const std::string& path) {
     struct stat found {};
     if (::stat(path.c_str(), &found) != 0) return std::nullopt;
@@ -398,7 +400,7 @@ class Preparation {
     return Problem{.code = "PL-E103",
                    .what = "a file with the job's secret is readable by others",
                    .where = path,
-                   .why = "whoever reads it can control the job",
+                   .why = "anybody who reads it can control the job",
                    .fix = Concat("chmod 600 ", path)};
   }
 
@@ -440,8 +442,8 @@ class Preparation {
   Check WriteFiles() {
     const std::string& path = run_.dir.path;
     if (run_.launch.run_id.empty()) run_.launch.run_id = run_.spec.job_id;
-    // Several jobs may share one --log-dir: nothing of one is read, appended to or pruned by
-    // another.
+    // Several jobs may share one --log-dir. Each has a folder of its own, so that none reads,
+    // appends to or prunes another's files.
     if (!run_.launch.log_dir.empty()) run_.launch.log_dir += "/" + run_.spec.job_id;
     PassStdin();
     const absl::Status token = ReplaceFile(path + "/token", run_.credentials.token + "\n", 0600);
@@ -460,8 +462,8 @@ class Preparation {
     return SaveJobCard(run_.card, path, run_.runtime_dir);
   }
 
-  // A job of one rank gets what is piped into its launcher, as under torchrun. Several ranks would
-  // share it byte by byte, and a terminal stays the shell's.
+  // In a job of one rank, the rank reads what is piped into the launcher, as under torchrun.
+  // Several ranks would each get some of the bytes. A terminal is never passed on.
   void PassStdin() {
     const bool has_one_rank = run_.is_whole_job && request_.local_spares == 0 &&
                               run_.spec.nodes_max * run_.spec.nproc_per_node == 1;
@@ -477,7 +479,8 @@ class Preparation {
   PreparedRun run_;
   bool resumes_ = false;
   bool is_master_ = true;
-  bool was_ours_ = false;  // the rendezvous address, when the role was chosen
+  bool was_ours_ =
+      false;  // whether the rendezvous address was this host's when the role was chosen
   std::string address_;
   std::string directory_suffix_;
 };

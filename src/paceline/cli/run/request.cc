@@ -75,7 +75,7 @@ class RequestMaker {
 
   Check TakeEntry() {
     if (line_.positionals.empty()) {
-      // The run directory knows it, or no rank runs here.
+      // The run directory has the script, or no rank runs here.
       if (request_.resume || settings_.Integer("job.local_nodes") == 0) return std::nullopt;
       return Problem{.code = "PL-E007",
                      .what = "no script was given",
@@ -90,7 +90,7 @@ class RequestMaker {
     if (Switch("no_python") && !Switch("run_path")) {
       if (Switch("module")) {
         return Conflict("--no-python and --module exclude each other",
-                        "a module needs Python to run it", "leave one of them away");
+                        "a module needs Python to run it", "leave one of them out");
       }
       launch.entry = EntryKind::kExec;
       if (!FindProgram(environment_, launch.target).empty()) return std::nullopt;
@@ -117,7 +117,7 @@ class RequestMaker {
                               : "check the path; ls " + ShellWord(request_.launch.target)};
   }
 
-  // Also for a program that is not Python: the starter, which is the parent of all ranks, is.
+  // Needed also for a program that is not Python, because the starter, the parent of all ranks, is.
   Check TakeInterpreter() {
     auto found = FindInterpreter(environment_, settings_, facts_);
     if (!found.ok()) return found.problem();
@@ -213,7 +213,7 @@ class RequestMaker {
     }
     if (request_.tls && request_.insecure) {
       return Conflict("--tls and --insecure exclude each other",
-                      "one asks for encryption, the other to do without", "leave one of them away");
+                      "one asks for encryption, the other to do without", "leave one of them out");
     }
     if (settings_.OnOff("network.standalone")) return std::nullopt;
     if (!settings_.IsSet("network.rdzv_endpoint")) return std::nullopt;
@@ -237,11 +237,12 @@ class RequestMaker {
     return static_cast<uint64_t>(std::clamp<int64_t>(number.value_or(0), 0, kMost));
   }
 
-  // A platform says where the master is and who this node is.
+  // Under a platform, the master's address and the name of this node have to be given.
   Check CheckPlaced() const {
     if (!request_.join.empty() || !request_.token_file.empty() || request_.tls) {
       return Conflict("--credentials stands for --join, --token-file and --tls",
-                      "a job has one proof of identity", "leave the others away");
+                      "these are three ways to prove that a host belongs to the job",
+                      "leave the others out");
     }
     if (!settings_.IsSet("network.rdzv_endpoint")) {
       return Conflict("--credentials needs --rdzv-endpoint", "it says where the master is",
@@ -273,7 +274,7 @@ class RequestMaker {
       }
     }
     if (!unused.empty()) {
-      request_.notes.push_back("--rdzv-conf: " + unused + " have no meaning for paceline");
+      request_.notes.push_back("--rdzv-conf: " + unused + " have no effect here");
     }
     return std::nullopt;
   }
@@ -292,8 +293,8 @@ class RequestMaker {
     if (!endpoint.ok()) return endpoint.problem();
     if (settings_.IsSet("network.master_port")) {
       endpoint->port = static_cast<uint16_t>(settings_.Integer("network.master_port"));
-      // The master listens there. Each world's store has a port of its own, which
-      // python/paceline/_rank/store.py takes in its place.
+      // The master listens on that port. The store of each world has another port;
+      // python/paceline/_rank/store.py replaces the one by the other.
       request_.launch.master_port = endpoint->port;
     }
     request_.endpoint = *endpoint;
@@ -342,7 +343,7 @@ class RequestMaker {
       for (const std::string& item : Split(settings_.Text("log.local_ranks_filter"), ',')) {
         const auto rank = ParseInteger(item);
         if (!rank || *rank < 0 || *rank >= kRanksPerNodeMax) {
-          return Bad("log.local_ranks_filter", "local rank numbers with commas between them");
+          return Bad("log.local_ranks_filter", "local ranks, with commas between them");
         }
         console.local_ranks_filter.push_back(static_cast<uint32_t>(*rank));
       }
@@ -357,7 +358,7 @@ class RequestMaker {
     console.fold = settings_.OnOff("log.fold");
     std::string& log_dir = request_.launch.log_dir;
     log_dir = settings_.Text("log.dir");
-    // Relative to where it was typed: agents and starters are elsewhere.
+    // Made absolute, because agents and starters have other working directories.
     if (!log_dir.empty() && !log_dir.starts_with("/")) log_dir = facts_.cwd + "/" + log_dir;
     request_.launch.log_bytes_max = settings_.Size("log.bytes_max");
     request_.launch.log_total_bytes_max = settings_.Size("log.total_bytes_max");
@@ -432,7 +433,7 @@ class RequestMaker {
         signals.push_back(found->second);
       }
     }
-    // As torchrun tells its workers.
+    // The same value as torchrun gives its workers.
     request_.launch.env["TORCHELASTIC_SIGNALS_TO_HANDLE"] =
         settings_.Text("launch.signals_to_handle");
     return std::nullopt;

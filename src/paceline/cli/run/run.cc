@@ -44,15 +44,15 @@ namespace {
 // Tells ranks that the script has to train by a plan; also the name of the setting launch.plan.
 constexpr char kPlanVariable[] = "PACELINE_LAUNCH_PLAN";
 
-// Who the launcher tells while the console does not exist yet.
+// Where the launcher's lines go before the console exists.
 void WaitNote(const std::string& text) {
   const std::string line = Concat("paceline: ", text, "\n");
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
 // In a container `paceline run` may be PID 1, for which the kernel drops signals that have no
-// handler. Until the launcher reads them, they end this process as they end any other: otherwise a
-// pod that waits for its master would take its whole grace period to be deleted.
+// handler. Until the launcher handles these signals, they end this process, as they would another
+// one. Otherwise the deletion of a pod that waits for its master would take the whole grace period.
 void EndBySignals(const std::vector<int>& stop_signals) {
   if (::getpid() != 1) return;
   for (const int signal : stop_signals) {
@@ -60,8 +60,8 @@ void EndBySignals(const std::vector<int>& stop_signals) {
   }
 }
 
-// Read from a descriptor by the launcher; blocked before any thread exists. A terminal that closes
-// is no reason to end a job.
+// The launcher reads these signals from a descriptor, so they are blocked before any thread exists.
+// SIGHUP of a closed terminal does not end a job.
 void BlockSignals(const std::vector<int>& stop_signals) {
   ::signal(SIGHUP, SIG_IGN);
   sigset_t blocked;
@@ -70,8 +70,8 @@ void BlockSignals(const std::vector<int>& stop_signals) {
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
 }
 
-// The master serves: tells the command that was detached from this one and waits, if there is one,
-// and lets the next `paceline run` look at the master's port.
+// The master serves: reports to the waiting parent of a detached launcher, if there is one, and
+// lets the next `paceline run` look at the master's port.
 void TellServing(Fd* serving, Fd* port_turn) {
   port_turn->Close();
   [[maybe_unused]] const ssize_t written =
@@ -126,8 +126,8 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_
     problem.why = story.root->sentence;
     if (!story.root->was_started) {
       problem.code = "PL-E065";
-      problem.fix = Concat("mend what the reason names; ", run_dir, "/logs/", story.root->node,
-                           "/starter.log tells more");
+      problem.fix = Concat("fix the cause that is named above; ", run_dir, "/logs/",
+                           story.root->node, "/starter.log tells more");
     }
   }
   return problem;
@@ -135,7 +135,7 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_
 
 std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/launcher.log"; }
 
-// Where the last step is, and what brings it to storage.
+// Prints where the last step is, and which command writes it to storage.
 Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
   return {.code = "PL-E066",
           .what = Concat("the last saved step, ", left.step, ", is not in storage"),
@@ -144,7 +144,7 @@ Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
                         "; the step stays in the memory of the hosts (/dev/shm) until they are "
                         "rebooted or `paceline clean` removes it"),
           .fix = Concat(left.reason.find(kRefusedForGood) == std::string::npos
-                            ? "mend the storage"
+                            ? "repair the storage"
                             : "move that directory away",
                         ", then\npaceline run --resume --run-dir ", ShellWord(run_dir))};
 }
@@ -184,14 +184,14 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
   return end.exit_code;
 }
 
-// Also what former launchers of this directory wrote.
+// Also errors that earlier launchers of this directory wrote.
 size_t BytesOf(const std::string& path) {
   struct stat found {};
   return ::stat(path.c_str(), &found) == 0 ? static_cast<size_t>(found.st_size) : 0;
 }
 
-// What the parent of a detached launcher prints when the launcher ended before its master answered.
-// The first problem that it told is the cause; what comes after it tells how all the rest ended.
+// The message of a detached launcher's parent if the launcher ended before its master answered. The
+// first problem in the launcher's log is the cause; later ones follow from it.
 int TellFailedStart(const PreparedRun& run, pid_t child, size_t log_begin, Output& out) {
   constexpr size_t kSaidBytesMax = 64 << 10;
   int status = 0;
@@ -206,16 +206,16 @@ int TellFailedStart(const PreparedRun& run, pid_t child, size_t log_begin, Outpu
     out.Fail({.code = "PL-E060",
               .what = "the job ended before its master answered",
               .where = log,
-              .why = said.empty() ? "the launcher ended without a word" : said,
+              .why = said.empty() ? "the launcher ended without a message" : said,
               .fix = "run it without --detach to see what happens"});
   }
   return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status)
                                                        : int{kExitTrainingFailed};
 }
 
-// Forks before any thread exists. The child goes on in a session of its own and writes into
-// *serving once its master answers; the parent returns only then, so that the next command finds
-// the job. The parent's exit code, or none in the child.
+// Forks before any thread exists. The child goes on in a session of its own, and writes into
+// *serving when its master answers. The parent returns only then, so that the next command finds
+// the job. Returns the parent's exit code, or none in the child.
 std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
   std::array<int, 2> ends{-1, -1};
   if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
@@ -232,7 +232,7 @@ std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
   }
   if (child < 0) return std::nullopt;
   ::setsid();
-  // The launcher that commands look for is this process, not the one that ends soon.
+  // Commands look for the launcher's pid, so this must be the pid of the process that stays.
   run.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
   if (Check problem = SaveJobCard(run.card, run.dir.path, run.runtime_dir)) out.Warn(*problem);
   const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
@@ -254,7 +254,8 @@ bool IsInterval(const std::string& text) {
   return time.has_value() && time->nanoseconds() > 0 && text != "never";
 }
 
-// Ranks inherit them through their agent. paceline._checkpoint takes them before the script's.
+// Ranks inherit these variables through their agent. In paceline._checkpoint they override the
+// script's arguments.
 Check PassOnCheckpointTerms(const SettingValues& settings) {
   for (const char* key : {"checkpoint.every", "checkpoint.keep"}) {
     const SettingValue& value = settings.Get(key);
@@ -292,8 +293,9 @@ Check PassOnPlan(const SettingValues& settings) {
   return std::nullopt;
 }
 
-// For who starts the nodes of a cluster, and may not have heard of the end: Kubernetes puts what
-// stands in this file into the pod's status. Elsewhere there is no such file, and nobody to tell.
+// Kubernetes copies the content of this file into the pod's status. So the operator learns how the
+// job ended even if it was not connected. Elsewhere the file does not exist, and nothing is
+// written.
 void TellPlatform(const JobEnd& end) {
   const Fd file(::open("/dev/termination-log", O_WRONLY | O_APPEND | O_CLOEXEC));
   if (!file.is_open()) return;
@@ -302,7 +304,7 @@ void TellPlatform(const JobEnd& end) {
   [[maybe_unused]] const ssize_t written = ::write(file.get(), line.data(), line.size());
 }
 
-// Why the job ended, if it ended with exit code 0: then nothing of it is run again.
+// The reason of the job's end if its exit code was 0, so that it is not run again.
 std::optional<std::string> EndedWell(const PreparedRun& run) {
   if (!run.is_resumed || !run.card.has_master) return std::nullopt;
   const auto status = StatusFromJournal({.id = run.card.job_id, .run_dir = run.dir.path});
@@ -327,8 +329,8 @@ int RunRun(Invocation& invocation) {
       MakeRunRequest(invocation.line, invocation.settings, invocation.environment, facts);
   if (!request.ok()) return out.Fail(request.problem());
   for (const std::string& note : request->notes) out.Say(Concat("note: ", note));
-  // Neither a reader that goes away (| head) nor a master that ends while this host joins is a
-  // reason to die without a word.
+  // SIGPIPE is ignored: neither a reader that has ended (| head) nor a master that ends while this
+  // host joins may kill this process without a message.
   ::signal(SIGPIPE, SIG_IGN);
   EndBySignals(request->stop_signals);
   auto prepared = PrepareRun({*request, invocation.args, invocation.environment, facts, &WaitNote});
@@ -355,7 +357,7 @@ int RunRun(Invocation& invocation) {
     raw->Narrate("paceline: " + std::move(text));
   };
   options.serving = [&serving, &run] { TellServing(&serving, &run.port_turn); };
-  // One connection to the master for what is told and what is asked.
+  // One connection to the master serves events and requests.
   wire::ControlClient client({.address = run.card.master_address,
                               .credentials = run.credentials,
                               .timeout = kStatusLinePatience});
@@ -363,7 +365,7 @@ int RunRun(Invocation& invocation) {
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
   auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
   std::unique_ptr<StatusLine> status_line;
-  // Without a terminal one host asks for all: its log says what the job waits for.
+  // Without a terminal only the master's host logs what the job waits for.
   if (shown.has_live_line || run.card.has_master) {
     status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
   }

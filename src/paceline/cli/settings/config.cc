@@ -1,4 +1,4 @@
-// `paceline config`: the settings as they are now, and the pages that are made from tables.
+// `paceline config`: shows the current settings, and prints the pages that are made from tables.
 
 #include "paceline/base/json.h"
 #include "paceline/cli/command.h"
@@ -127,7 +127,7 @@ int RunConfig(Invocation& invocation) {
   const std::string verb = words.empty() ? "show" : words.front();
   if (verb == "parse-torchrun") return ParseTorchrun(invocation);
   if (verb == "torchrun-table") return TorchrunTable(invocation);
-  if (words.size() > 2) return invocation.out.Fail(Usage("a word too many: " + words[2]));
+  if (words.size() > 2) return invocation.out.Fail(Usage("an argument too many: " + words[2]));
   if (verb == "show") return ShowSettings(invocation);
   if (verb == "docs") return Docs(invocation);
   return invocation.out.Fail(Usage("paceline config cannot " + verb));

@@ -66,7 +66,7 @@ constexpr PlainRow kPlain[] = {
     {.key = "job.seed",
      .kind = kInteger,
      .default_text = "0",
-     .help = "seed of paceline's own jitter; 0: drawn"},
+     .help = "seed of paceline's own random delays; 0: a random seed"},
     {.key = "launch.python",
      .help = "interpreter of the ranks; the one beside the paceline binary when unset"},
     {.key = "launch.role", .default_text = "default", .help = "ROLE_NAME of the ranks"},
@@ -162,12 +162,12 @@ constexpr PlainRow kPlain[] = {
     {.key = "log.bytes_max",
      .kind = FlagKind::kSize,
      .default_text = "4GiB",
-     .help = "a rank's log file; older bytes are given back to the disk; 0: no bound"},
+     .help = "largest size of a rank's log file, whose oldest bytes are freed; 0: no bound"},
     {.key = "log.total_bytes_max",
      .kind = FlagKind::kSize,
      .default_text = "16GiB",
-     .help = "all logs of a job's ranks on a host; the oldest worlds are removed first, never the "
-             "first one or the running one; 0: no bound"},
+     .help = "largest size of all logs of a job's ranks on a host; logs of the oldest worlds are "
+             "removed first, never those of the first or the running one; 0: no bound"},
     {.key = "log.fold",
      .kind = kOnOff,
      .default_text = "on",
@@ -175,12 +175,12 @@ constexpr PlainRow kPlain[] = {
     {.key = "hang.act",
      .kind = kChoice,
      .default_text = "restart",
-     .help = "what to do when a rank certainly hangs; docs/guides/hangs.md",
+     .help = "what to do when the cause of a hang is certain; docs/guides/hangs.md",
      .choices = "restart|tell"},
     {.key = "hang.act_after",
      .kind = FlagKind::kDuration,
-     .help = "restart an absent rank after this time, if its class is restarted at all; unset: a "
-             "time for each phase"},
+     .help = "time after which an absent rank is restarted, where docs/guides/hangs.md has a time; "
+             "unset: the times there"},
     {.key = "output.color",
      .kind = kChoice,
      .default_text = "auto",
@@ -202,12 +202,13 @@ struct TimerRow {
 
 constexpr TimerRow kTimers[] = {
     {"timers.heartbeat_interval", &Timers::heartbeat_interval, false,
-     "how often an agent reports; stretched in huge jobs, see budgets.heartbeats_per_second_max"},
+     "how often an agent reports; stretched in very large jobs, see "
+     "budgets.heartbeats_per_second_max"},
     {"timers.lost_after", &Timers::lost_after, false,
-     "shortest silence after which a node is lost; the job waits as long as going on without the "
-     "node would cost; measured scheduling delay is added"},
+     "shortest silence after which a node counts as lost; the job waits longer, up to "
+     "lost_after_max, if going on without the node costs more; measured scheduling delay is added"},
     {"timers.lost_after_max", &Timers::lost_after_max, false,
-     "longest silence of a node that is waited for, measured delay included"},
+     "longest silence before a node counts as lost, measured scheduling delay included"},
     {"timers.reattach_window", &Timers::reattach_window, true,
      "how long a new master waits for the nodes of the running world"},
     {"timers.join_window", &Timers::join_window, true,
@@ -221,8 +222,8 @@ constexpr TimerRow kTimers[] = {
     {"timers.kill_patience", &Timers::kill_patience, false,
      "a rank that still exists this long after SIGKILL is reported as stuck"},
     {"timers.restart_delay", &Timers::restart_delay, true,
-     "least time between the starts of worlds after two failures without progress; doubles from "
-     "there; none with --max-restarts"},
+     "after two failures without progress: least time between the starts of two worlds; doubles "
+     "with each further failure; none with --max-restarts"},
     {"timers.restart_delay_max", &Timers::restart_delay_max, true, "bound of that time"},
     {"timers.restart_window", &Timers::restart_window, false,
      "failures further apart than this are not counted together"},
@@ -232,15 +233,15 @@ constexpr TimerRow kTimers[] = {
     {"timers.connect_timeout", &Timers::connect_timeout, false,
      "how long a command or joining host waits for a master that does not answer"},
     {"timers.orphan_after", &Timers::orphan_after, false,
-     "an agent without a master, or ranks without an agent, for this long: the ranks are ended"},
+     "ranks are ended after this time without a master, or without their agent"},
     {"timers.finish_linger", &Timers::finish_linger, true,
      "how long the master still answers after the end of the job"},
     {"timers.storage_wait", &Timers::storage_wait, false,
-     "how long the end of a job tries to write its last step to a storage that refuses it"},
+     "how long a job that ends keeps trying to write its last step to storage that refuses it"},
     {"timers.settle", &Timers::settle, true,
-     "a node whose agent and ranks are dead within this time is gone (one machine)"},
+     "on one machine: a node counts as gone if its agent and all its ranks die within this time"},
     {"timers.respawn_delay", &Timers::respawn_delay, true,
-     "pause before a master or agent that died at once is started again; doubles"},
+     "pause before a master or agent that died right after its start is started again; doubles"},
     {"timers.respawn_delay_max", &Timers::respawn_delay_max, true, "bound of that pause"},
 };
 static_assert(sizeof(kTimers) / sizeof(kTimers[0]) == sizeof(Timers) / sizeof(Duration),
@@ -260,9 +261,10 @@ constexpr BudgetRow kBudgets[] = {
     {"budgets.node_restarts", &Budgets::node_restarts, 0,
      "restarts of a node's processes without progress before the node is replaced"},
     {"budgets.solo_generations", &Budgets::solo_generations, 0,
-     "restarts that a node which holds the whole job may make while the master is away"},
+     "how often a node that holds the whole job may restart its ranks while no master runs"},
     {"budgets.heartbeats_per_second_max", &Budgets::heartbeats_per_second_max, 1,
-     "heartbeats the master accepts in all; the interval is stretched accordingly"},
+     "heartbeats a second that the master accepts from all agents together; heartbeat_interval is "
+     "stretched to fit"},
     {"budgets.unproven_connections_max", &Budgets::unproven_connections_max, 0,
      "connections of one address that have not shown the job's token; the oldest is closed for a "
      "new one; 0: 1,024, or as many as agents when the master listens on loopback only"},
@@ -385,22 +387,37 @@ bool IsValueOf(const Setting& setting, std::string_view text, std::string* expec
   return true;
 }
 
+namespace {
+
+constexpr std::string_view kPageIntroduction = R"(# Settings
+
+A setting can be given in four places. The first place in this list that has it wins:
+
+1. the flag on the command line (column *flag*)
+2. the environment: `PACELINE_<SECTION>_<NAME>`, such as `PACELINE_TIMERS_LOST_AFTER=2s`; then, for
+   torchrun's flags, torchrun's own `PET_<NAME>`
+3. `paceline.toml` in the current directory, then the user's `$XDG_CONFIG_HOME/paceline/config.toml`
+4. the default
+
+Durations and sizes need a unit (`"250ms"`, `"30s"`, `"5m"`, `"10GiB"`). An unknown setting is an
+error. `paceline config show --origin` prints every value and where it came from.
+
+```toml
+[job]
+nproc_per_node = 2
+spares = 1
+
+[timers]
+lost_after = "2s"
+```
+
+This page is made by `paceline config docs settings`; a test compares them.
+)";
+
+}  // namespace
+
 std::string SettingsMarkdown() {
-  std::string page =
-      "# Settings\n\n"
-      "Every setting can be given in four places. The first one that has it wins:\n\n"
-      "1. the flag on the command line (column *flag*)\n"
-      "2. the environment: `PACELINE_<SECTION>_<NAME>`, such as `PACELINE_TIMERS_LOST_AFTER=2s`; "
-      "for torchrun's\n   flags also torchrun's own `PET_<NAME>`, which comes second\n"
-      "3. `paceline.toml` in the current directory, then "
-      "`$XDG_CONFIG_HOME/paceline/config.toml` of the user\n"
-      "4. the default\n\n"
-      "Durations and sizes carry a unit (`\"250ms\"`, `\"30s\"`, `\"5m\"`, `\"10GiB\"`). An "
-      "unknown "
-      "setting is an error.\n`paceline config show --origin` prints every value and where it came "
-      "from.\n\n"
-      "```toml\n[job]\nnproc_per_node = 2\nspares = 1\n\n[timers]\nlost_after = \"2s\"\n```\n\n"
-      "This page is made by `paceline config docs settings`; a test compares them.\n";
+  std::string page(kPageIntroduction);
   std::string_view section;
   for (const Setting& setting : Settings()) {
     if (setting.section() != section) {

@@ -23,17 +23,17 @@ Problem CannotRead(const std::string& path, const std::string& why) {
                  .what = "the settings file " + path + " cannot be read",
                  .where = path,
                  .why = why,
-                 .fix = "chmod u+r " + ShellWord(path) + ", or move it away"};
+                 .fix = "chmod u+r " + ShellWord(path) + ", or move it elsewhere"};
 }
 
-// Empty when there is no such file.
+// Empty if there is no such file.
 Result<std::optional<std::string>> ReadSmallFile(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
     const int failed = errno;
     if (failed == ENOENT || failed == ENOTDIR) return std::optional<std::string>();
-    // In a folder of somebody else, as HOME of another user in a container, there are no settings
-    // of ours.
+    // A folder of another user, such as a foreign HOME in a container, has no settings of this
+    // user.
     struct stat status {};
     if (failed == EACCES && stat(path.c_str(), &status) != 0) return std::optional<std::string>();
     return CannotRead(path, std::strerror(failed));
@@ -69,7 +69,7 @@ Check ApplyFile(const std::string& path, SettingValues& values) {
   return std::nullopt;
 }
 
-// A flag's value in the form of its setting.
+// A flag's value, converted to the form of its setting.
 std::string SettingText(const Flag& flag, const std::string& value) {
   if (flag.kind == FlagKind::kSwitch) return value == "0" ? "off" : "on";
   if (flag.dest == "shutdown_timeout") return value + "s";

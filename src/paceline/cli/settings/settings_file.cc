@@ -5,21 +5,21 @@
 #include "paceline/cli/settings/settings.h"
 #include "paceline/cli/settings/value.h"
 
-// The one place with exceptions. Some broken files fail an assertion inside of toml++ 3.3; it
-// becomes an exception too, so that no file can end the process.
+// The only place with exceptions. Some broken files fail an assertion inside of toml++ 3.3. The
+// assertion is made an exception too, so that no file can end the process.
 #define TOML_EXCEPTIONS 1
 #define TOML_ASSERT(expression)                                        \
   do {                                                                 \
     if (!(expression)) throw std::logic_error("not a key or a value"); \
   } while (false)
-// A few of its assertions stand in noexcept functions, which values and keys do not reach.
+// A few assertions of toml++ are in noexcept functions, which values and keys do not reach.
 #pragma GCC diagnostic push
 #ifndef __clang__
 #pragma GCC diagnostic ignored "-Wterminate"
 #endif
-// Its tables of Unicode say "unreachable" where a letter such as é is merely no blank and no digit.
-// Reached as it is, that is undefined behaviour; "no" is the answer that was meant.
-// Inner headers end in .h in toml++ 3.3 (Debian 12) and in .hpp in 3.4 (Ubuntu 24.04).
+// The Unicode tables of toml++ mark a branch as unreachable that a letter such as é does reach,
+// which is undefined behaviour. The intended answer is "no". Inner headers end in .h in toml++ 3.3
+// (Debian 12) and in .hpp in 3.4 (Ubuntu 24.04).
 #if __has_include(<toml++/impl/preprocessor.h>)
 #include <toml++/impl/preprocessor.h>
 #else
@@ -107,7 +107,7 @@ class FileReader {
         .what = "there is no " + std::string(node.is_table() ? "section [" : "setting ") +
                 std::string(key.str()) + (node.is_table() ? "]" : " outside of a section"),
         .where = LineWithCaret(text_, path_, key.source().begin, key.str().size()),
-        .why = "misspelt settings would be without effect, so they are refused",
+        .why = "a misspelt setting would have no effect, so unknown settings are refused",
         .fix = fix};
   }
 
@@ -131,12 +131,13 @@ class FileReader {
   Problem UnknownSetting(const std::string& key, const toml::key& name) const {
     std::vector<std::string_view> keys = SettingKeys();
     const std::string_view nearest = Nearest(key, keys);
-    return Problem{.code = "PL-E012",
-                   .what = "there is no setting " + key,
-                   .where = LineWithCaret(text_, path_, name.source().begin, name.str().size()),
-                   .why = "misspelt settings would be without effect, so they are refused",
-                   .fix = nearest.empty() ? "paceline config show"
-                                          : "did you mean " + std::string(nearest) + "?"};
+    return Problem{
+        .code = "PL-E012",
+        .what = "there is no setting " + key,
+        .where = LineWithCaret(text_, path_, name.source().begin, name.str().size()),
+        .why = "a misspelt setting would have no effect, so unknown settings are refused",
+        .fix = nearest.empty() ? "paceline config show"
+                               : "did you mean " + std::string(nearest) + "?"};
   }
 
   // The value as a flag would give it; empty when the TOML type does not fit.

@@ -1,5 +1,6 @@
-// `paceline attach`: what the job's own terminal shows, from now on. It only looks: Ctrl-C ends the
-// looking, and a job whose launcher is gone is told so, since nobody restarts its agents then.
+// `paceline attach`: shows from now on what the job's own terminal shows. Ctrl-C ends the command
+// and not the job. If the job's launcher is gone, the command says so, because agents are not
+// restarted then.
 
 #include <signal.h>
 
@@ -24,7 +25,7 @@ namespace {
 constexpr Duration kAttachLook = Duration::Milliseconds(200);
 constexpr Duration kAttachPatience = Duration::Seconds(5);
 
-// Blocks the signals that end the looking, before any thread exists.
+// Blocks the signals that end this command, before any thread exists.
 sigset_t BlockLeaving() {
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t leaving;
@@ -44,7 +45,7 @@ int Ended(const JobPlace& place, Output& out) {
   if (!status.ok()) return out.Fail(status.problem());
   if (!status->exit_code.has_value()) {
     return out.Fail({.code = "PL-E030",
-                     .what = "nobody runs the job any more, and it has not ended",
+                     .what = "the job does not run any more, although it has not ended",
                      .where = place.run_dir,
                      .why = "its master and its launcher are gone",
                      .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
@@ -53,7 +54,7 @@ int Ended(const JobPlace& place, Output& out) {
   return *status->exit_code;
 }
 
-// The exit code, or none when the job has ended.
+// Returns the exit code, or none if the job has ended.
 std::optional<int> Look(const JobPlace& place, Narrator& narrator, const sigset_t& leaving,
                         Output& out) {
   std::optional<int> left;
@@ -68,7 +69,7 @@ std::optional<int> Look(const JobPlace& place, Narrator& narrator, const sigset_
   return left;
 }
 
-// Where the job's master is, and what it says or the journal does.
+// Finds the job's master, and gets the status from it or from the journal.
 struct Found {
   wire::ControlClientOptions client;
   wire::JobStatus status;
@@ -105,7 +106,7 @@ int RunAttach(Invocation& invocation) {
   ConsoleOptions shown =
       ConsoleFor(place->run_dir, card->nodes, spec->job, spec->launch, out.options());
   shown.from_start = false;
-  // The job's own terminal writes the filtered copies.
+  // The job's own launcher already writes the filtered copies.
   shown.spec.duplicate_stdout_filters.clear();
   shown.spec.duplicate_stderr_filters.clear();
   auto console = Console::Start(shown);
@@ -113,8 +114,8 @@ int RunAttach(Invocation& invocation) {
   out.Say(Concat("Attached to ", place->id, ", ", status.phase, ". Ctrl-C leaves it running."));
   if (!place->has_launcher()) {
     out.Say(
-        "Its launcher is gone: a dead agent or master stays dead until\n  paceline run "
-        "--resume --run-dir " +
+        "Its launcher is gone, so an agent or master that dies is not restarted until\n  paceline "
+        "run --resume --run-dir " +
         ShellWord(place->run_dir));
   }
   options.timeout = kStatusLinePatience;

@@ -1,4 +1,4 @@
-// `paceline events`: the journal in its order, never sorted anew.
+// `paceline events`: the journal's records in their order.
 
 #include <algorithm>
 #include <utility>
@@ -52,13 +52,13 @@ Result<std::vector<std::string>> WantedKinds(const ParsedLine& line) {
                    .what = "there is no kind of event \"" + kind + "\"",
                    .where = "the flag --kind",
                    .why = "kinds are " + all,
-                   .fix = nearest.empty() ? "leave --kind away"
+                   .fix = nearest.empty() ? "leave --kind out"
                                           : "did you mean --kind " + std::string(nearest) + "?"};
   }
   return wanted;
 }
 
-// What stands between the job's events and the reader.
+// Filters and prints events.
 struct Filter {
   std::vector<std::string> kinds;  // empty: all
   int64_t since_ns = INT64_MIN;

@@ -19,13 +19,13 @@ bool IsOneOf(const std::string& kind, std::initializer_list<std::string_view> ki
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
-// A world that formed or trained is the end of an incident: what led to it is another story.
+// A world that formed or trained ends an incident, so causes before it belong to another one.
 bool EndsAnIncident(const JobEvent& event) {
   return IsOneOf(event.kind, {"job_created", "job_resumed", "world_formed", "world_running",
                               "progress_made", "master_took_over"});
 }
 
-// Slow ranks and bad losses change nothing.
+// Slow ranks and bad losses have no effect on the job.
 bool IsOnlyTold(const JobEvent& event) {
   return IsOneOf(event.kind, {"rank_slow", "loss_went_bad"});
 }
@@ -49,7 +49,7 @@ std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobE
     const uint64_t seq = open.back();
     open.pop_back();
     const JobEvent* cause = Find(events, seq);
-    // Causes are always older, so this ends.
+    // Causes are always older than their effects, so this recursion ends.
     if (cause == nullptr || cause->seq >= event.seq || !found.insert(seq).second) continue;
     if (EndsAnIncident(*cause)) {
       if (found.size() > 1 || event.causes.size() > 1) found.erase(seq);
@@ -145,7 +145,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
   if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
   if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
-    return "start a node that joins; paceline status says what is missing";
+    return "start a node on another host; paceline status says what is missing";
   }
   if (rung == "stop" || event.kind == "stop_decided") return "the job is ending: paceline wait";
   return "paceline status";

@@ -103,7 +103,7 @@ TEST(Explain, WaitingSaysWhatToDo) {
   const auto why = Explain(events, *LastIncident(events), "runs/a");
   EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{16}));
   EXPECT_FALSE(why->cost.has_value());
-  EXPECT_EQ(why->next, "start a node that joins; paceline status says what is missing");
+  EXPECT_EQ(why->next, "start a node on another host; paceline status says what is missing");
 }
 
 TEST(Explain, TheNextStepOfAFailedJobCanBeTypedAsItStands) {
@@ -111,7 +111,7 @@ TEST(Explain, TheNextStepOfAFailedJobCanBeTypedAsItStands) {
                                         Event(2, "stop_decided", {1}),
                                         Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
   EXPECT_EQ(Explain(events, 2, "runs/a b")->next,
-            "mend what failed, then paceline run --resume --run-dir 'runs/a b'");
+            "fix what failed, then paceline run --resume --run-dir 'runs/a b'");
 }
 
 // The master names no cause of the end.

@@ -1,5 +1,5 @@
 // `paceline logs`: what the ranks wrote, from the files of the run directory. It needs no master
-// and no agent, so it works on a job that is long over.
+// and no agent, so it works on jobs that ended long ago.
 
 #include <poll.h>
 
@@ -69,13 +69,13 @@ void PrintLine(Output& out, const LogFile& file, std::string_view text) {
   out.DataLine(Visible(text));
 }
 
-// Prints whole lines that files have gained since the last look.
+// Prints whole lines that were appended since the last call.
 class Follower {
  public:
   Follower(Output& out, std::string root, LogSelection selection)
       : out_(out), root_(std::move(root)), selection_(std::move(selection)) {}
 
-  // The last `lines_max` lines of what is there already; files of earlier worlds are not told.
+  // Prints the last `lines_max` existing lines; files of earlier worlds are left out.
   size_t Begin(int64_t lines_max) {
     for (const LogFile& file : FindLogFiles(root_, Everything())) {
       offsets_[file.path] = SizeOf(file.path);
@@ -125,10 +125,10 @@ int RunLogs(Invocation& invocation) {
   Follower follower(out, root, SelectionOf(invocation.line));
   const size_t found = follower.Begin(invocation.line.Number("lines", kLinesByDefault));
   if (!follow) {
-    if (found == 0) out.Say("no such rank has written yet; logs are in " + root);
+    if (found == 0) out.Say("no rank that matches has written yet; logs are in " + root);
     return kExitDone;
   }
-  // What is there when nobody runs the job any more is all there will be.
+  // If no process runs the job any more, no further lines will come.
   for (bool goes_on = true; goes_on && out.Flush();) {
     const auto now = ReadJobPlace(place->run_dir);
     goes_on = now.ok() && now->is_running();

@@ -1,5 +1,5 @@
-// `paceline stacks`: where every rank is now. The master asks the agents, which look at their ranks
-// as they do when a world hangs.
+// `paceline stacks`: where every rank is now. The master asks the agents, which examine their ranks
+// as they do during a hang.
 
 #include <algorithm>
 #include <map>
@@ -68,7 +68,7 @@ std::string RankNumbersText(const std::vector<const RankStack*>& ranks) {
   return text;
 }
 
-// Ranks with equal frames stand together; those that have none, by the reason.
+// Ranks with equal frames are grouped, and ranks without frames by the reason.
 void PrintStacks(Output& out, const std::vector<RankStack>& stacks) {
   std::map<std::string, std::vector<const RankStack*>> folded;
   std::vector<std::string> order;
@@ -124,9 +124,9 @@ std::string StacksJson(const JobPlace& place, const std::vector<RankStack>& stac
 
 Problem NoStacksOf(const JobPlace& place) {
   return {.code = "PL-E030",
-          .what = Concat("nobody runs ", place.id, " on this host"),
+          .what = Concat("no process of ", place.id, " runs on this host"),
           .where = place.run_dir,
-          .why = "only ranks that live have a stack",
+          .why = "only living ranks have a stack",
           .fix = Concat("paceline why --evidence --job ", ShellWord(place.id))};
 }
 
@@ -160,11 +160,12 @@ int RunStacks(Invocation& invocation) {
   std::sort(stacks.begin(), stacks.end(),
             [](const auto& a, const auto& b) { return a.seen.rank < b.seen.rank; });
   if (wanted.has_value() && stacks.empty()) {
-    return out.Fail({.code = "PL-E010",
-                     .what = Concat("rank ", *wanted, " has no process now"),
-                     .where = place->id,
-                     .why = "the job has no such rank, or it has ended, or its agent is silent",
-                     .fix = Concat("paceline status --job ", ShellWord(place->id))});
+    return out.Fail(
+        {.code = "PL-E010",
+         .what = Concat("rank ", *wanted, " has no process now"),
+         .where = place->id,
+         .why = "the job has no such rank, or that rank has ended, or its agent does not answer",
+         .fix = Concat("paceline status --job ", ShellWord(place->id))});
   }
   if (out.is_json()) {
     out.DataLine(StacksJson(*place, stacks, job->silent));

@@ -1,4 +1,4 @@
-// `paceline status`: one screen, or the whole truth as JSON.
+// `paceline status`: a summary, or all fields as JSON.
 
 #include <algorithm>
 
@@ -104,7 +104,7 @@ void Print(Output& out, const wire::JobStatus& status) {
   if (status.exit_code.has_value()) facts += "  exit code " + std::to_string(*status.exit_code);
   if (status.phase != "finished") {
     facts += status.master_pid > 0 ? "  master " + std::to_string(status.master_pid)
-                                   : std::string("  master away: this is from the journal");
+                                   : std::string("  no master answers: this is from the journal");
   }
   out.DataLine(facts);
   if (status.journal != "ok" && !status.journal.empty()) {

@@ -26,7 +26,7 @@ Problem BadTemplate(const Submission& submission, const std::string& why) {
           .fix = "give a file of `kind: Pod` whose container that runs the script is named train"};
 }
 
-// What kubectl said last: before it, it may tell of each of its attempts.
+// The last line of kubectl's errors, because it may print one line for each attempt before.
 std::string WordsOf(const ToolResult& result) {
   const std::string_view said = Trimmed(result.err.empty() ? result.out : result.err);
   return Visible(said.substr(said.rfind('\n') + 1));
@@ -65,7 +65,7 @@ std::vector<std::string> Kubectl(const OnPlace& place, std::vector<std::string> 
   return words;
 }
 
-// kubectl reads YAML, so that nothing of ours has to.
+// kubectl parses the YAML, so that paceline needs no parser.
 Result<Json> ReadTemplate(const Submission& submission, const Environment& environment) {
   if (submission.template_path.empty()) return Json();
   auto read = RunTool({"kubectl", "create", "--dry-run=client", "--validate=false", "--output",
@@ -79,7 +79,7 @@ Result<Json> ReadTemplate(const Submission& submission, const Environment& envir
   return ParseOrderedJson(read->out);
 }
 
-// The pod's part of a template: metadata that a person wrote, and the spec.
+// The pod template in a file: the metadata that the user wrote, and the spec.
 Result<Json> PodOf(const Submission& submission, const Json& pod) {
   Json found = Json::object();
   if (pod.is_null()) {
@@ -184,7 +184,7 @@ int SubmitToKubernetes(const Submission& submission, const Environment& environm
     out.Data(out.is_json() ? PrintJson(*job, {.indent = 2}) + "\n" : ToYaml(*job));
     return kExitDone;
   }
-  // `create`, as a job of that name may be somebody's that runs.
+  // `create` and not `apply`, because a running job may have that name.
   auto made = RunTool({"kubectl", "create", "--filename", "-"}, PrintJson(*job), environment);
   if (!made.ok()) return out.Fail(made.problem());
   if (made->exit_code != 0) {
@@ -195,7 +195,7 @@ int SubmitToKubernetes(const Submission& submission, const Environment& environm
              submission.place.job);
   out.DataLine(place);
   out.Say(Concat("kubectl get elasticjob ", submission.place.job, " --watch   shows its nodes\n",
-                 "paceline why --on ", place, "   says why it is as it is"));
+                 "paceline why --on ", place, "   says what happened last"));
   return kExitDone;
 }
 
@@ -205,7 +205,7 @@ int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
                        environment);
   if (!found.ok()) return out.Fail(found.problem());
   if (found->exit_code != 0) {
-    return out.Fail(Refused("the job cannot be looked at", place, *found));
+    return out.Fail(Refused("the job's status cannot be read", place, *found));
   }
   const Json job = ParseOrderedJson(found->out);
   const Json status = job.is_object() ? job.value("status", Json::object()) : Json::object();

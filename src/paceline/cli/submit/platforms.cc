@@ -28,15 +28,16 @@ Result<OnPlace> ParseOnPlace(const std::string& text, bool has_job) {
   if (FindPlatform(place.platform) == nullptr) {
     why = "there is no platform of that name; kubernetes is one";
   } else if (parts.size() > parts_max || (has_job && parts.size() < 2)) {
-    why = has_job ? "it is kubernetes/NAMESPACE/JOB, or kubernetes/JOB in the present namespace"
+    why = has_job ? "it is kubernetes/NAMESPACE/JOB, or kubernetes/JOB in the current namespace"
                   : "it is kubernetes or kubernetes/NAMESPACE; --name gives the job its name";
   }
   for (size_t i = 1; i < parts.size() && why.empty(); ++i) {
-    if (parts[i].empty() || parts[i].front() == '-') why = "a part of it is no name";
+    if (parts[i].empty() || parts[i].front() == '-')
+      why = "a part of it is empty or begins with a dash";
   }
   if (!why.empty()) {
     return Problem{.code = "PL-E003",
-                   .what = Concat("--on ", Visible(text), " names no place"),
+                   .what = Concat("--on ", Visible(text), " is not a cluster or a job of one"),
                    .where = "the command line",
                    .why = why,
                    .fix = has_job ? "--on kubernetes/default/train" : "--on kubernetes"};

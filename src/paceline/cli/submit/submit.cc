@@ -79,7 +79,7 @@ constexpr Flag kSubmitFlags[] = {
      .help = "only print what would be submitted"},
 };
 
-// A DNS label, which names of a cluster's objects are.
+// A DNS label, as the names of a cluster's objects have to be.
 std::string LabelOf(const std::string& script) {
   std::string name = script.substr(script.rfind('/') + 1);
   if (const size_t dot = name.rfind(".py"); dot != std::string::npos) name.resize(dot);
@@ -104,7 +104,7 @@ Problem BadValue(const std::string& flag, const std::string& value, const std::s
           .fix = "paceline submit --help"};
 }
 
-// A number of a cluster's object, which its API would refuse in words of its own otherwise.
+// Checks a number here, because the error of the cluster's API would not name the flag.
 Check TakeCount(const ParsedLine& line, std::string_view dest, uint32_t minimum, uint32_t maximum,
                 uint32_t* to) {
   const Given* given = line.Find(dest);
@@ -118,7 +118,7 @@ Check TakeCount(const ParsedLine& line, std::string_view dest, uint32_t minimum,
   return std::nullopt;
 }
 
-// A flag of ours that stands behind the script belongs to the script; `--on` there is a mistake.
+// Flags after the script belong to the script, so `--on` there is a mistake.
 Problem OnIsMissing(const Submission& submission) {
   const std::vector<std::string>& args = submission.args;
   const bool is_behind = std::find(args.begin(), args.end(), "--on") != args.end();
@@ -126,7 +126,7 @@ Problem OnIsMissing(const Submission& submission) {
           .what = "--on PLACE is missing",
           .where = "the command line",
           .why = is_behind ? "it stands behind the script, so it is the script's"
-                           : "it says on which cluster the job shall run",
+                           : "it says on which cluster the job runs",
           .fix = Concat("paceline submit --on kubernetes … ", ShellWord(submission.target))};
 }
 

@@ -75,8 +75,8 @@ void ClaimMachine::On(const ClaimLooked& event) {
     if (is_gone) {
       MARK("a claim is gone");
       actions_.push_back(
-          SayOfClaim{"this job's claim is gone, as when the directory was deleted; what is in "
-                     "memory goes on"});
+          SayOfClaim{"this job's claim is gone, for example because the directory was deleted; "
+                     "training goes on from memory"});
     }
     return Write(std::nullopt);
   }
@@ -140,8 +140,8 @@ void ClaimMachine::Lose(std::string by) {
   look_at_ = Instant::Max();
   blind_at_ = Instant::Max();
   lost_to_ = std::move(by);
-  actions_.push_back(
-      SayOfClaim{Concat(lost_to_, " saves there now; this job trains on and saves to memory")});
+  actions_.push_back(SayOfClaim{
+      Concat(lost_to_, " saves there now; this job keeps training and saves to memory only")});
 }
 
 void ClaimMachine::On(const ClaimTaken& event) {
@@ -170,10 +170,9 @@ void ClaimMachine::On(const ClaimWritten& event) {
 void ClaimMachine::TellRefusal(const std::string& why) {
   if (std::exchange(told_refusal_, why) == why || why.empty()) return;
   MARK("storage refuses a claim");
-  actions_.push_back(
-      SayOfClaim{Concat("storage refuses writes: ", why,
-                        "; steps stay in memory; make room there or mend its rights: it is tried "
-                        "again by itself")});
+  actions_.push_back(SayOfClaim{Concat("storage refuses writes: ", why,
+                                       "; steps stay in memory; make room there or correct its "
+                                       "access rights; paceline tries again by itself")});
 }
 
 void ClaimMachine::On(const TermKnown& event) {

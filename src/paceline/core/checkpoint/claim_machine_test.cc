@@ -168,7 +168,7 @@ TEST_F(ClaimTest, StorageThatIsAwayKeepsNobodyFromTraining) {
   EXPECT_EQ(machine_.answer(), Answer::kYes);
   EXPECT_EQ(there_->job_id, "theirs");
   ASSERT_EQ(said_.size(), 1u);
-  EXPECT_NE(said_[0].find("this job trains on and saves to memory"), std::string::npos);
+  EXPECT_NE(said_[0].find("this job keeps training and saves to memory"), std::string::npos);
 }
 
 TEST_F(ClaimTest, StorageThatRefusesWritesIsToldOnceForEachReasonAndKeepsNobodyFromTraining) {
@@ -216,7 +216,7 @@ TEST_F(ClaimTest, ADirectoryThatWasDeletedIsClaimedAnewAndToldOnce) {
   Pass(Duration::Seconds(20));
   EXPECT_EQ(there_->job_id, "ours");
   ASSERT_EQ(said_.size(), 1u);
-  EXPECT_NE(said_[0].find("what is in memory goes on"), std::string::npos);
+  EXPECT_NE(said_[0].find("training goes on from memory"), std::string::npos);
 }
 
 TEST_F(ClaimTest, OfTwoThatComeTogetherOneHasIt) {
@@ -282,7 +282,7 @@ TEST_F(ClaimTest, AWriteThatFindsAnotherClaimLosesTheDirectoryAtOnce) {
   Step(ClaimTaken{"job theirs (process 9 on h)"});
   EXPECT_EQ(machine_.lost_to(), "job theirs (process 9 on h)");
   ASSERT_EQ(said_.size(), 1u);
-  EXPECT_NE(said_[0].find("this job trains on and saves to memory"), std::string::npos);
+  EXPECT_NE(said_[0].find("this job keeps training and saves to memory"), std::string::npos);
 }
 
 TEST_F(ClaimTest, AClaimThatWasReleasedIsTakenAgain) {

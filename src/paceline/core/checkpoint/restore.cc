@@ -463,11 +463,11 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
                                          : ": no newer step is in the memory of the ranks' hosts");
     return decided;
   }
-  decided.reason = "begins anew: there is no checkpoint";
+  decided.reason = "begins at step 0: there is no checkpoint";
   if (book.damaged.empty()) return decided;
   // The job must not start anew while checkpoints exist, so the script gets an error.
   decided.name = book.damaged.back();
-  decided.reason = "has nothing to go on from: every checkpoint is damaged";
+  decided.reason = "cannot go on: every checkpoint is damaged";
   return decided;
 }
 

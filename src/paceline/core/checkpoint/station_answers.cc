@@ -112,8 +112,8 @@ AnswerProblem StationMachine::Unfetched(StationPeer peer) const {
     why += (is_named ? "rank " + ToString(failure.rank) + ": " : "") + failure.problem;
   }
   return AnswerProblem{
-      peer, Say(order_.restore->saved) + " cannot be had from another host", std::move(why),
-      "nothing to do under paceline run: it goes on from the newest step that is whole"};
+      peer, Say(order_.restore->saved) + " cannot be fetched from another host", std::move(why),
+      "nothing to do under paceline run: the next world goes on from the newest complete step"};
 }
 
 // `images`: its tensors, if they are already here.
@@ -152,7 +152,7 @@ void StationMachine::On(const StoredFetched& event) {
   rank.wants_restore = false;
   if (event.end == StoredFetched::End::kRefused) {
     actions_.push_back(AnswerProblem{event.peer, event.name + " cannot be fetched", event.problem,
-                                     "mend that, or make room on this host's disk"});
+                                     "correct that, or make room on this host's disk"});
     return;
   }
   // A failed fetch leaves the file missing, and the rank reports that.
@@ -180,10 +180,9 @@ void StationMachine::TellSilence() {
   for (auto& [peer, rank] : peers_) {
     if (!rank.wants_restore || std::exchange(rank.trouble, "silence") == "silence") continue;
     MARK("storage does not answer");
-    actions_.push_back(
-        AnswerNotice{peer, terms().directory +
-                               " does not answer; unless memory is known to hold the newest step, "
-                               "this rank waits for it"});
+    actions_.push_back(AnswerNotice{peer, terms().directory +
+                                              " does not answer; this rank waits for it, unless "
+                                              "memory is known to hold the newest step"});
   }
 }
 
@@ -204,14 +203,15 @@ void StationMachine::AnswerUnseen(const StorageLooked& event) {
       continue;
     }
     if (!is_refused) {
-      TellTrouble(peer, &rank, directory + " cannot be looked at now", why);
+      TellTrouble(peer, &rank, directory + " cannot be read now", why);
       continue;
     }
     MARK("storage lets nobody in");
     rank.wants_restore = false;
-    actions_.push_back(AnswerProblem{
-        peer, "nobody can see which checkpoints are in " + directory, why,
-        "mend its name, its endpoint or the credentials; to begin anew could hide what is there"});
+    actions_.push_back(
+        AnswerProblem{peer, "no process of this job may list the checkpoints in " + directory, why,
+                      "correct its name, its endpoint or the credentials; to start at step 0 could "
+                      "hide checkpoints that are there"});
   }
 }
 
@@ -231,10 +231,10 @@ void StationMachine::TellRefusal() {
   if (!setup_.is_private) return;
   for (auto& [peer, rank] : peers_) {
     if (IsSameReason(std::exchange(rank.trouble, order_.problem), order_.problem)) continue;
-    actions_.push_back(AnswerNotice{peer, "storage refuses what is saved: " + terms().directory +
-                                              ": " + order_.problem +
-                                              "; make room there or mend its rights: it is tried "
-                                              "again by itself"});
+    actions_.push_back(AnswerNotice{
+        peer,
+        "storage refuses to take checkpoints: " + terms().directory + ": " + order_.problem +
+            "; make room there or correct its access rights; paceline tries again by itself"});
   }
 }
 
@@ -255,7 +255,8 @@ void StationMachine::AnswerWaits() {
     if (!is_over) continue;
     MARK("a rank that closes hears that storage refuses");
     actions_.push_back(AnswerProblem{peer, Say(*rank.awaited) + " is not in storage",
-                                     order_.problem, "mend the storage; the step stays in memory"});
+                                     order_.problem,
+                                     "repair the storage; the step stays in memory"});
     rank.awaited.reset();
   }
 }
@@ -267,8 +268,8 @@ void StationMachine::AnswerReplicaWaits() {
       actions_.push_back(AnswerReplicated{peer, *order_.replicated});
     } else if (!order_.replica_problem.empty()) {
       actions_.push_back(AnswerProblem{
-          peer, Say(*rank.awaits_replica) + " is on no second host", order_.replica_problem,
-          "more hosts, more memory (/dev/shm), or do not wait for it"});
+          peer, Say(*rank.awaits_replica) + " has no copy on a second host", order_.replica_problem,
+          "use more hosts or more memory (/dev/shm), or do not wait for copies"});
     } else {
       continue;
     }

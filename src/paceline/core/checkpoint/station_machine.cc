@@ -64,7 +64,7 @@ std::optional<AnswerProblem> StationMachine::Refuses(uint64_t rank, uint64_t gen
     return AnswerProblem{0, "this rank is of a world that has ended",
                          "its generation is " + std::to_string(generation) + ", the node's is " +
                              ToString(generation_),
-                         "nothing to do: it is about to be stopped"};
+                         "nothing to do: this rank is about to be stopped"};
   }
   const std::optional<CheckpointTerms>& known = order_.terms.has_value() ? order_.terms : terms_;
   if (known.has_value() && *known != terms && !setup_.is_private) {
@@ -294,7 +294,7 @@ void StationMachine::On(const CheckpointOrdered& event) {
   AnswerWaits();
   AnswerReplicaWaits();
   if (has_failed) {
-    TellUnstored(Patience::kNone, "mend the storage: it is tried again with a later step");
+    TellUnstored(Patience::kNone, "repair the storage; paceline tries again with a later step");
     TellRefusal();
   }
   if (order_.is_ending && !was_ending) ReportSoon(true);

@@ -141,7 +141,7 @@ TEST_F(StationStorageTest, WhoeverWaitsForStorageThatIsAwayIsToldOnce) {
     ASSERT_EQ(Got<AnswerNotice>().size(), is_first ? 1u : 0u);
     if (!is_first) continue;
     EXPECT_EQ(Got<AnswerNotice>()[0].text,
-              "s3://bucket/run cannot be looked at now (timed out); trying again");
+              "s3://bucket/run cannot be read now (timed out); trying again");
   }
   // A refusal after a successful look may pass, as when credentials are renewed.
   Step(StorageLooked{});
@@ -162,8 +162,8 @@ TEST_F(StationStorageTest, WhoeverWaitsForStorageThatDoesNotAnswerIsToldOnce) {
     }
     if (seconds != 10) continue;
     EXPECT_EQ(Got<AnswerNotice>()[0].text,
-              "/far does not answer; unless memory is known to hold the newest step, this rank "
-              "waits for it");
+              "/far does not answer; this rank waits for it, unless memory is known to hold the "
+              "newest step");
   }
   // A rank that opens later is told as well.
   Step(RankOpened{2, 1, 3});
@@ -200,7 +200,7 @@ TEST_F(StationStorageTest, APlaceThatLetsNobodyInIsAnError) {
   Step(StorageLooked{std::nullopt, "NoSuchBucket", true});
   ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
   EXPECT_EQ(Got<AnswerProblem>()[0].what,
-            "nobody can see which checkpoints are in s3://bukket/run");
+            "no process of this job may list the checkpoints in s3://bukket/run");
   EXPECT_EQ(Got<AnswerProblem>()[0].why, "NoSuchBucket");
   Step(StorageLooked{std::nullopt, "NoSuchBucket", true});
   EXPECT_TRUE(Got<AnswerProblem>().empty());

@@ -176,7 +176,8 @@ class AgentTurn {
     for (auto& [local, slot] : m_.slots_) {
       const bool waits_for_a_try = slot.spawn_failures > 0 && slot.Lacks(slot.spawning_generation);
       const bool is_over = !same || next.kind != Kind::kRun;
-      if (is_over && waits_for_a_try) TellNotStarted(local, slot, "nobody wants it any more", true);
+      if (is_over && waits_for_a_try)
+        TellNotStarted(local, slot, "the master has withdrawn it", true);
       if (is_over) slot.spawn_failures = 0;
     }
     now = next;
@@ -287,7 +288,7 @@ class AgentTurn {
     ++m_.solo_failures_without_progress_;
     MARK("agent restarts alone");
     Do(AgentNote{"rank " + ToString(failed->process->rank) +
-                 " ended while the master is away: this node holds the whole job and restarts it"});
+                 " ended while no master runs: this node holds the whole job and restarts it"});
     mine.generation = mine.solo_first;
     mine.solo_first = mine.solo_first.next();
     ++mine.restart_count;
@@ -383,8 +384,8 @@ class AgentTurn {
     MARK("rank survives SIGKILL");
     slot.stuck_at = Instant::Max();
     Do(AgentNote{"process " + std::to_string(slot.process->pid) +
-                 " still exists after SIGKILL: it is stuck in the kernel, and its place stays "
-                 "empty until it is gone"});
+                 " still exists after SIGKILL: it is stuck in the kernel, and no rank takes its "
+                 "place until it is gone"});
   }
 
   void StartMissing() {

@@ -93,7 +93,7 @@ void Keeper::OnMasterExited(Instant now, const MasterExited& event, Actions* act
   const Duration delay = DelayAfterDeath(now, event.was_killed, &master_);
   if (event.by_itself && master_.deaths_at_once >= kExitsAtOnceMax) {
     master_.state = Child::State::kDone;
-    actions->push_back(GiveUp{event.code, "the master ends as soon as it is started"});
+    actions->push_back(GiveUp{event.code, "the master ends right after each start"});
     return;
   }
   master_.state = Child::State::kDown;
@@ -127,7 +127,7 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     // This launcher restarts its own master, so it may come back. Elsewhere the job is gone.
     agent.state = plan_.has_master ? Child::State::kDown : Child::State::kDone;
     if (plan_.has_master) agent.due = now + plan_.timers.respawn_delay_max;
-    if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no master was to be found"});
+    if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no master was found"});
     return;
   }
   // Count its ranks anyway: an agent that exits by itself has ended them.
@@ -136,7 +136,7 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
   if (event.by_itself && agent.deaths_at_once >= kExitsAtOnceMax) {
     agent.state = Child::State::kDone;
     if (AllAgentsDone()) {
-      actions->push_back(GiveUp{event.code, "the agents of this host end as soon as started"});
+      actions->push_back(GiveUp{event.code, "the agents of this host end right after each start"});
     }
     return;
   }
@@ -161,7 +161,7 @@ void Keeper::OnRanksCounted(Instant now, const RanksCounted& event, Actions* act
   } else if (event.living > 0) {
     actions->push_back(KeeperNote{"The agent of " + event.node + " died; its " +
                                   std::to_string(event.living) +
-                                  " ranks run on and a new agent takes them over."});
+                                  " ranks keep running, and a new agent takes them over."});
   } else {
     actions->push_back(
         KeeperNote{"The agent of " + event.node + " died while idle; starting it again."});

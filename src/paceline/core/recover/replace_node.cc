@@ -34,9 +34,10 @@ RungAnswer ConsiderReplaceNode(const LadderView& view) {
     if (answer.seats.empty() || answer.seats.size() < last.size()) return answer;
     answer.blamed = view.missing.front();
     const NodeState* gone = view.state.Find(view.missing.front());
-    answer.reason = gone->name + " " +
-                    (gone->status == NodeState::Status::kSpare ? "was away" : gone->reason) + ": " +
-                    Changes(view, answer.seats);
+    answer.reason =
+        gone->name + " " +
+        (gone->status == NodeState::Status::kSpare ? "was not connected" : gone->reason) + ": " +
+        Changes(view, answer.seats);
   } else {
     if (view.blamed_failures < 2 || !view.CanReplaceBlamed()) return answer;
     answer.seats = view.PlanWithoutBlamed();

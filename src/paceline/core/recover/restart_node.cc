@@ -18,7 +18,7 @@ RungAnswer ConsiderRestartNode(const LadderView& view) {
   answer.applies = true;
   answer.blamed = view.state.incident.blamed;
   answer.fresh_node = view.state.incident.blamed;
-  answer.reason = view.BlamedText() + ": it starts its processes from a fresh image";
+  answer.reason = view.BlamedText() + ": it starts its processes from a fresh interpreter";
   return answer;
 }
 

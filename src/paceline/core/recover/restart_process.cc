@@ -15,7 +15,8 @@ std::string Why(const LadderView& view) {
     const bool from_outside = view.state.budget.last_fingerprint.empty();
     const bool often = view.blamed_failures > view.state.spec.budgets.node_restarts;
     return view.BlamedText() +
-           (from_outside ? ", the last time not by itself" : ", a fresh image did not help") +
+           (from_outside ? ", the last time by a signal from outside"
+                         : ", a fresh interpreter did not help") +
            (often ? ", and no spare is there" : "");
   }
   if (view.state.port_taken_count > 0) return "the store's port was taken";
@@ -33,7 +34,7 @@ RungAnswer ConsiderRestartProcess(const LadderView& view) {
   answer.applies = true;
   if (view.blamed_failures > 0) answer.blamed = view.state.incident.blamed;
   const bool port = view.blamed_failures == 0 && view.state.port_taken_count > 0;
-  answer.reason = Why(view) + (port ? ": the same nodes try another one"
+  answer.reason = Why(view) + (port ? ": the same nodes try another port"
                                     : ": the same nodes go on with new processes");
   const size_t joined = answer.seats.size() - view.state.last_world.seats.size();
   if (joined > 0) {

@@ -192,14 +192,13 @@ TEST_F(TermsTest, TheMasterSaysWhatItKnowsOfThePast) {
   StartMaster(1, History::kOwn);
   EXPECT_EQ(Sentence(journal_.back()), "a master took over");
   StartMaster(2, History::kCopy);
-  EXPECT_EQ(
-      Sentence(journal_.back()),
-      "a master took over, the job's 2nd: a node had a copy of the journal, which is complete "
-      "up to here");
+  EXPECT_EQ(Sentence(journal_.back()),
+            "a master took over, the job's 2nd: a node had a copy of the journal, and records up "
+            "to here are complete");
   StartMaster(12, History::kNone);
   EXPECT_EQ(Sentence(journal_.back()),
-            "a master took over, the job's 12th: no node had a copy of the journal, and what was "
-            "before is not known");
+            "a master took over, the job's 12th: no node had a copy of the journal, so what "
+            "happened before is not known");
 }
 
 }  // namespace

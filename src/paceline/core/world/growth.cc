@@ -246,7 +246,7 @@ bool NoteGrowth(Turn& turn) {
                             .saved_step = watch.saved_step,
                             .reason = watch.saved_step < 0 && !state.has_resumed
                                           ? "joins at the next world, or after the first "
-                                            "checkpoint that the script tells of"
+                                            "checkpoint that the script reports"
                                           : "joins after the next checkpoint"},
               {node.cause});
     return true;
@@ -255,8 +255,7 @@ bool NoteGrowth(Turn& turn) {
     MARK("a node joins after a file of the script");
     DecideGrowth(turn, joiners, size,
                  "the script has written a checkpoint since " + node.name +
-                     " came, and was seen "
-                     "to go on from one");
+                     " came, and is known to resume from one");
     return true;
   }
   if (watch.saved_step <= state.growth.saved_step || !HaveAllSaved(turn, state.growth.saved_step)) {

@@ -145,7 +145,7 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
     MARK("node of a newer master refused");
     refusal.code = "PL-E111";
     refusal.what = "the job has a newer master";
-    refusal.why = "node " + report.name + " has met the master of term " +
+    refusal.why = "node " + report.name + " has been connected to the master of term " +
                   std::to_string(report.term) + ", and this one is of term " +
                   std::to_string(turn.state().term);
     refusal.fix = "nothing to do: the agent asks again, and finds the newer one";
@@ -164,10 +164,10 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
     refusal.what = "this address belongs to another job now";
     refusal.why = "node " + report.name + " is of job " + report.job_id +
                   ", and the master is of " + turn.state().spec.job_id;
-    refusal.fix = "run the same command again: it joins the job that is there";
+    refusal.fix = "run the same command again, and it joins the new job";
   } else if (!IsNodeName(report.name)) {
     refusal.code = "PL-E037";
-    refusal.what = "this is no name for a node";
+    refusal.what = "the name of the node is not valid";
     refusal.why = "a name has 1 to 128 letters, digits, '.', '_' or '-', and no '.' in front";
     refusal.fix = "give another --node-name";
   } else if (report.version_major != kVersionMajor ||
@@ -213,9 +213,10 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
   if (node == nullptr) {
     if (!over && state.nodes.size() < kNodesMax) return true;
     refusal.code = "PL-E039";
-    refusal.what = over ? "the job is over" : "the job has too many nodes";
+    refusal.what = over ? "the job has ended" : "the job has too many nodes";
     refusal.why = over ? state.final_reason : "no more than " + std::to_string(kNodesMax);
-    refusal.fix = over ? "start a new job" : "use names again that nodes had before";
+    refusal.fix =
+        over ? "start a new job" : "give the node a name that an earlier node of the job had";
     turn.Do(std::move(refusal));
     return false;
   }
@@ -226,7 +227,7 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
   }
   if (report.generation <= state.generation) return true;
   refusal.code = "PL-E034";
-  refusal.what = "node " + report.name + " knows a newer past of this job";
+  refusal.what = "node " + report.name + " has been in a newer world of this job";
   refusal.why = "it has carried out generation " + ToString(report.generation) +
                 ", the journal ends with " + ToString(state.generation);
   refusal.fix = "the journal is an old copy: stop that agent, or resume from the newest journal";

@@ -78,7 +78,7 @@ bool IsOutlived(NodeLink& link, const Contest& contest, Instant now) {
 
 void SayWhoOnOneHost(const Contest& contest, bool older, RefuseNode& refusal) {
   const NodeLink& link = contest.link;
-  refusal.what = "another agent already speaks for node " + contest.report.name;
+  refusal.what = "another agent already runs node " + contest.report.name;
   refusal.why = "process " + std::to_string(link.agent_pid) + " of the same host, " +
                 contest.node.address + ", " +
                 (older ? "was started later than this one"

@@ -223,7 +223,7 @@ void TakeSoloRestart(Turn& turn, NodeId id, Generation reported,
   turn.Emit(SoloRestarted{.node = id,
                           .name = state.NameOf(id),
                           .generation = newest,
-                          .reason = "restarted by itself while the master was away"},
+                          .reason = "restarted by itself while no master ran"},
             {state.world_seq});
   turn.Link(id).ranks.clear();
   ResetWorldWatch(turn);
@@ -242,7 +242,7 @@ RankReport Vanished(const World& world, const Seat& seat, uint32_t local) {
   rank.local_rank = local;
   rank.state = State::kExited;
   rank.exit.kind = ExitCause::Kind::kUnknown;
-  rank.exit.headline = "ended while its agent was away";
+  rank.exit.headline = "ended while no agent watched it";
   return rank;
 }
 

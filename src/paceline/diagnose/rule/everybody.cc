@@ -11,7 +11,7 @@ namespace paceline::diagnose {
 namespace {
 
 constexpr Duration kToldAfter = Duration::Seconds(600);
-// Nothing is suspected yet, but the next event of any rank may change that.
+// No verdict yet. The next event of any rank may change that.
 constexpr Duration kLookOften = Duration::Seconds(5);
 constexpr Duration kLookOftenFor = Duration::Seconds(60);
 
@@ -72,14 +72,14 @@ std::optional<Verdict> JudgeEverybody(const Scene& scene) {
   verdict.look_again = Duration::Seconds(60);
   if (is_link) {
     const CollectiveSeen& seen = *scene.graph.waits_in.at(*together.begin());
-    verdict.sentence = Concat(Capitalized(RanksText(together)), " entered ",
-                              CollectiveText(seen, scene.facts.world_size), " ",
-                              SecondsText(waited), " ago and ", LeftText(scene, together, seen),
-                              ". The network between them is the first suspect; no rank is.");
+    verdict.sentence = Concat(
+        Capitalized(RanksText(together)), " entered ", CollectiveText(seen, scene.facts.world_size),
+        " ", SecondsText(waited), " ago and ", LeftText(scene, together, seen),
+        ". The network between them is the likely cause; no rank is to blame.");
     verdict.fingerprint = "collective";
   } else {
-    verdict.sentence = Concat("No rank has gone on for ", SecondsText(waited),
-                              ", and none waits for another one.");
+    verdict.sentence = Concat("No rank has made progress for ", SecondsText(waited),
+                              ", and none waits for another.");
     verdict.fingerprint = "quiet";
   }
   return verdict;

@@ -33,8 +33,8 @@ std::set<uint32_t> StoppedRanks(const Facts& facts) {
   return stopped;
 }
 
-// Ranks that wait in a collective of a stopped rank, and for no absent rank. Either the stopped
-// rank has entered it, or its records are damaged. It is still the cause.
+// Ranks that wait in a collective of a stopped rank, and for no absent rank. The stopped rank has
+// entered the collective too, or its records are damaged. It is the cause all the same.
 void AddWaitersInside(const Scene& scene, const std::set<uint32_t>& stopped,
                       std::set<uint32_t>* waiters) {
   for (const Group& group : scene.graph.groups) {
@@ -122,7 +122,7 @@ std::optional<Verdict> JudgeStopped(const Scene& scene) {
            ".");
   }
   if (verdict.act == HangAct::kTell) {
-    Append(&verdict.sentence, is_one ? " Nobody waits for it yet." : "", WayOut(scene, stopped));
+    Append(&verdict.sentence, is_one ? " No rank waits for it yet." : "", WayOut(scene, stopped));
     verdict.look_again = Duration::Seconds(5);
   }
   verdict.headline = Concat("was ", how, WhereText(first.evidence));
