@@ -75,13 +75,13 @@ test-diagnosis: setup  ## all tests of hangs and slow ranks: rules, evidence, an
 	cmake --build $(BUILD) -j $(JOBS) --target diagnose_test core_test
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(diagnose|core)'
 	$(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
-	  tests/e2e/test_slow_ranks.py tests/python/test_flight.py
+	  tests/e2e/test_slow_ranks.py tests/python/rank/test_flight.py
 
 test-plan: setup  ## all tests of parallel plans: search, formats, and ranks that train by plans
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target plan_test
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^plan'
-	$(VENV)/python -m pytest -q -n 2 tests/python/test_parallel*.py tests/python/test_plan_command.py
+	$(VENV)/python -m pytest -q -n 2 tests/python/parallel
 
 test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 and 13
 	@tools/fresh.sh bookworm trixie
@@ -94,7 +94,7 @@ test-k8s: setup  ## jobs in the pods of a real Kubernetes, and its faults; needs
 # With the wheel in .venv, or any: `PACELINE_BIN=…/bin/paceline pytest tests/gpu`. Two tests at once
 # fit any GPU of 16 GiB.
 test-gpu:  ## tests on an NVIDIA GPU, with the wheel that is installed
-	$(VENV)/python -m pytest -n 2 -rs tests/gpu tests/python/test_device_saves.py -k gpu
+	$(VENV)/python -m pytest -n 2 -rs tests/gpu tests/python/checkpoint/test_device_saves.py -k gpu
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
 	@tools/setup.sh k8s

@@ -1,4 +1,16 @@
-"""Fixtures of the Python tests: the agent's double, and small scripts in a folder of their own."""
+"""Fixtures of the Python tests. Their folders, by what a test is about:
+
+checkpoint/    saving and restoring, keepers, storage places
+commands/      `paceline` as a command: pages, torchrun's flags
+data/          order, loaders, leases, sources
+formats/       DCP, safetensors, exports and imports, hostile folders
+integrations/  Lightning, transformers
+parallel/      plans and training by them
+rank/          what runs in a rank: records, phases, errors, the store
+starter/       the starter, its protocol and its warm forks
+
+Modules that several folders import stand beside this file, which puts them on the path.
+"""
 
 import os
 import shutil

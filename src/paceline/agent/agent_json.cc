@@ -47,7 +47,7 @@ wire::Refusal DeniedBecause(const std::string& why) {
   return {.code = "PL-E102",
           .what = "the master does not accept this agent's token or certificate",
           .why = why,
-          .fix = "use the join string or token file of this very job"};
+          .fix = "use the join string or the token file of this job"};
 }
 
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {

@@ -28,7 +28,7 @@ constexpr int64_t kMasterStaysNs = 2'000'000'000;
 // "Ctrl-C", or "SIGTERM from timeout (process 123)".
 std::string SenderOf(const signalfd_siginfo& info) {
   const int signal = static_cast<int>(info.ssi_signo);
-  // The kernel sends a terminal's keys, and whoever is outside this container shows no pid.
+  // The pid is 0 if the kernel sent the signal (Ctrl-C), or a process outside of this container.
   const bool is_from_terminal = signal == SIGINT && info.ssi_code == SI_KERNEL;
   if (is_from_terminal) return "Ctrl-C";
   const std::string name = Concat("SIG", ::sigabbrev_np(signal));
@@ -80,7 +80,7 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
                      ". Ctrl-C again, a second from now or later, stops at once; steps since the "
                      "last save are lost then."));
   if (!options_.card.has_master) {
-    // Another host holds the job: only this host's part leaves it.
+    // The master is on another host, so only this host's nodes leave the job.
     AskAgentsToLeave({.signal = signal, .force = force});
     return;
   }
@@ -99,7 +99,7 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
     if (stopped.ok()) return;
     reactor_->Post([this, signal] {
       if (has_ended_) return;
-      options_.narrate("The master does not answer; asking the agents themselves.");
+      options_.narrate("The master does not answer, so the agents are asked to stop their ranks.");
       AskAgentsToLeave({.signal = signal, .force = stop_asks_.is_forced()});
       OnJobEnded(128 + signal, "stopped without a master");
     });

@@ -124,7 +124,7 @@ std::string MendingOf(const JobEvent& fault) {
     return "find what sent SIGKILL (`dmesg -T` names the kernel's own kills)";
   }
   const std::string_view place = PlaceIn(headline);
-  return place.empty() ? "mend what failed" : Concat("mend ", Visible(std::string(place)));
+  return place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
 }
 
 std::string NextOf(const Explanation& explanation, const std::string& run_dir) {

@@ -132,7 +132,7 @@ TEST(Explain, AFailedJobIsExplainedByItsLastFailure) {
   EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{2, 3}));
   EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{5}));
   ASSERT_TRUE(why->first_fault.has_value());
-  EXPECT_EQ(why->next, "mend a b/train.py:31, then paceline run --resume --run-dir runs/a");
+  EXPECT_EQ(why->next, "fix a b/train.py:31, then paceline run --resume --run-dir runs/a");
 }
 
 TEST(Explain, TheNextStepFitsTheFailure) {
@@ -141,8 +141,8 @@ TEST(Explain, TheNextStepFitsTheFailure) {
   };
   EXPECT_TRUE(next(Failed("was killed by SIGKILL", "signaled", "9"))
                   .starts_with("find what sent SIGKILL (`dmesg -T`"));
-  EXPECT_TRUE(next(Failed("exited with code 3")).starts_with("mend what failed, then "));
-  EXPECT_TRUE(next(Failed("ValueError: (a:b)")).starts_with("mend what failed, then "));
+  EXPECT_TRUE(next(Failed("exited with code 3")).starts_with("fix what failed, then "));
+  EXPECT_TRUE(next(Failed("ValueError: (a:b)")).starts_with("fix what failed, then "));
   std::vector<JobEvent> full = Failed("was killed by SIGKILL", "signaled", "9");
   full[1].details["cgroup_oom"] = "true";
   EXPECT_TRUE(next(full).starts_with("give its ranks more memory or less to hold, then "));

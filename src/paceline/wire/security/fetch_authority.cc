@@ -102,7 +102,7 @@ absl::StatusOr<std::string> FetchOnce(const std::string& address, std::string_vi
                    .what = Concat("the master at ", address, " is not the one of the join string"),
                    .where = address,
                    .why = "its certificate is not of the authority that the join string names",
-                   .fix = "use the join string that this very job's first host printed"});
+                   .fix = "use the join string that the first host of this job printed"});
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ from paceline._state import notes
 from paceline.torch import ArgumentError, Checkpointer, CheckpointError
 
 BINARY = Path(sys.executable).parent / "paceline"
-SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
+SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
 
 
 pytestmark = pytest.mark.usefixtures("own_keeper")

@@ -146,7 +146,7 @@ print(start, int(x["x"][0]), ckpt.restored)
 
 
 def test_a_run_goes_on_when_its_keeper_dies(tmp_path: Path) -> None:
-    words = [sys.executable, "-c", KILLS, str(tmp_path / "c"), str(Path(__file__).parent)]
+    words = [sys.executable, "-c", KILLS, str(tmp_path / "c"), str(Path(__file__).parents[1])]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
     assert run(tmp_path / "c", 0)[:2] == (4, 4)

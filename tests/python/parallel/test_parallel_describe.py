@@ -29,7 +29,7 @@ def mlp() -> nn.Sequential:
 PAIR = (torch.zeros(6, 8), torch.zeros(6, 4))
 
 
-SCHEMA = json.loads((Path(__file__).parents[2] / "docs" / "schemas" / "model.json").read_text())
+SCHEMA = json.loads((Path(__file__).parents[3] / "docs" / "schemas" / "model.json").read_text())
 
 
 def by_name(summary: dict[str, Any]) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ from paceline import torch as pl
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 
-SOURCE = Path(__file__).parents[2] / "src/paceline/client/testing/cuda_stand_in.cc"
+SOURCE = Path(__file__).parents[3] / "src/paceline/client/testing/cuda_stand_in.cc"
 STEPS = 6
 COPY_MICROSECONDS = 3_000
 

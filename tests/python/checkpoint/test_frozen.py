@@ -86,7 +86,7 @@ os.kill(os.getpid(), 9)
 
 
 def test_they_come_back_from_memory(tmp_path: Path) -> None:
-    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parent)}
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
     words = [sys.executable, "-c", CHILD, tmp_path / "c", tmp_path / "expected.pt"]
     assert subprocess.run(words, env=env, check=False).returncode == -9
     net = Adapted()

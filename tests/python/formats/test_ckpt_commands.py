@@ -15,7 +15,7 @@ from small_training import goes_on_alike, make, same, train
 from torch.distributed import checkpoint as dcp
 
 BINARY = Path(sys.executable).parent / "paceline"
-SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
+SCHEMAS = Path(__file__).resolve().parents[3] / "docs" / "schemas"
 pytestmark = [
     pytest.mark.usefixtures("own_keeper"),
     pytest.mark.filterwarnings("ignore:torch.distributed is disabled"),
