@@ -60,6 +60,7 @@ class Master {
   void Thaw();
   void FillDisk() { is_disk_full_ = true; }
   void FreeDisk() { is_disk_full_ = false; }
+  bool is_disk_full() const { return is_disk_full_; }
   // Crashes when this many more records are durable, before their effects run.
   void CrashAfterRecords(uint64_t count) { crash_countdown_ = count; }
   // Takes effect at the next start.

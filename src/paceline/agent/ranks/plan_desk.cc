@@ -4,7 +4,7 @@
 #include <string_view>
 #include <utility>
 
-#include "paceline/agent/socket/json_field.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/log.h"
 
 namespace paceline::agent {

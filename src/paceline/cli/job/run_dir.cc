@@ -177,7 +177,7 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
     card.launcher = ProcessFrom(text["launcher"]);
   }
   card.pid_space = JsonText(text, "pid_space");
-  card.insecure = agent::JsonBool(text, "insecure", false);
+  card.insecure = JsonBool(text, "insecure", false);
   card.nodes = TextsFrom(text, "nodes");
   card.relay = JsonText(text, "relay");
   card.created = JsonNumber(text, "created");
