@@ -19,6 +19,8 @@ bool IsOneOf(const std::string& kind, std::initializer_list<std::string_view> ki
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
 }
 
+constexpr char kHasFinished[] = "nothing to do: the job has finished";
+
 // A world that formed or trained ends an incident, so causes before it belong to another one.
 bool EndsAnIncident(const JobEvent& event) {
   return IsOneOf(event.kind, {"job_created", "job_resumed", "world_formed", "world_running",
@@ -133,7 +135,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   const JobEvent* last = explanation.outcome.empty() ? nullptr : &explanation.outcome.back();
   if (event.kind == "job_finished" || (last != nullptr && last->kind == "job_finished")) {
     const JobEvent& end = last == nullptr ? event : *last;
-    if (DetailOf(end, "exit_code") == "0") return "nothing to do: the job has finished";
+    if (DetailOf(end, "exit_code") == "0") return kHasFinished;
     const std::string resume = "paceline run --resume --run-dir " + ShellWord(run_dir);
     return explanation.first_fault.has_value()
                ? Concat(MendingOf(*explanation.first_fault), ", then ", resume)
@@ -155,18 +157,22 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
 
 std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
   const JobEvent* end = nullptr;
+  std::optional<uint64_t> good_end;  // the stop of a job that ended well is no incident
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->kind == "stop_decided" && end != nullptr) {
       // A job that stopped well, and ended otherwise all the same: the end gives the reason.
       const bool is_why = DetailOf(*event, "exit_code") == DetailOf(*end, "exit_code");
-      return is_why ? event->seq : end->seq;
+      if (!is_why) return end->seq;
+      if (DetailOf(*end, "exit_code") != "0") return event->seq;
+      good_end = event->seq;
+      continue;
     }
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
     if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
     if (IsOnlyTold(*event)) return event->seq;
     if (event->kind == "job_finished") end = &*event;
   }
-  return std::nullopt;
+  return good_end;
 }
 
 std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t seq,
@@ -186,7 +192,9 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
     explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns -
                                              explanation.evidence.front().time_ns);
   }
-  explanation.next = NextOf(explanation, run_dir);
+  const bool has_ended_well =
+      events.back().kind == "job_finished" && DetailOf(events.back(), "exit_code") == "0";
+  explanation.next = has_ended_well ? kHasFinished : NextOf(explanation, run_dir);
   return explanation;
 }
 

@@ -156,6 +156,14 @@ TEST(Explain, AJobThatEndedWellHasNothingToDo) {
             "nothing to do: the job has finished");
 }
 
+TEST(Explain, AfterAGoodEndTheLastRecoveryIsTheIncident) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events.push_back(Event(16, "stop_decided", {}, {{"exit_code", "0"}}));
+  events.push_back(Event(17, "job_finished", {}, {{"exit_code", "0"}}));
+  EXPECT_EQ(LastIncident(events), 13U);
+  EXPECT_EQ(Explain(events, 13, "runs/a")->next, "nothing to do: the job has finished");
+}
+
 TEST(Explain, AnEndThatDiffersFromItsStopIsTheIncident) {
   const std::vector<JobEvent> events = {Event(1, "stop_decided", {}, {{"exit_code", "0"}}),
                                         Event(2, "job_finished", {}, {{"exit_code", "11"}})};
