@@ -64,7 +64,7 @@ struct NodeState {
   std::string reason;       // of the last change of status
   RecordSeq cause;          // record of the last change of status
   std::optional<LeaveNotice> notice = {};  // until a node of that name joins again
-  std::vector<NodeDevices> devices;  // in the order of its local ranks; empty: not told
+  std::vector<NodeDevices> devices;        // in the order of its local ranks; empty: not told
   // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
   bool operator==(const NodeState&) const = default;
@@ -153,12 +153,12 @@ struct JobState {
   CheckpointBook checkpoints;
   bool only_stores = false;     // resumed with all done: its last step is to be brought to storage
   uint32_t finished_count = 0;  // seats of lost nodes whose ranks had exited with 0
-  bool progress_in_world = false;  // ProgressMade was recorded for this world, by its steps,
-  bool evidence_in_world = false;  // or by other evidence
-  bool has_resumed = false;        // an attempt has continued from a step of an earlier one
-  int64_t step_max = -1;           // highest known step at the last record
-  std::vector<SlowFinding> slow;   // told of the current world, and not over
-  std::optional<ModelDescribed> model;     // the newest
+  bool progress_in_world = false;       // ProgressMade was recorded for this world, by its steps,
+  bool evidence_in_world = false;       // or by other evidence
+  bool has_resumed = false;             // an attempt has continued from a step of an earlier one
+  int64_t step_max = -1;                // highest known step at the last record
+  std::vector<SlowFinding> slow;        // told of the current world, and not over
+  std::optional<ModelDescribed> model;  // the newest
   std::optional<ParallelPlanChosen> plan;  // the newest, perhaps of a world that is over
   int64_t bad_loss_step = -1;  // of the newest run of bad losses told of the current world
   std::string waiting_for;
