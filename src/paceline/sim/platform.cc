@@ -13,6 +13,8 @@ namespace {
 // A node is to have left if nothing was amiss for so long before its end.
 constexpr Duration kCalm = Duration::Seconds(8);
 constexpr Duration kNoticeLook = Duration::Milliseconds(100);
+// Like the launcher: a notice that a stopped master reads late would give the node too much time.
+constexpr Duration kNoticePause = Duration::Seconds(1);
 
 }  // namespace
 
@@ -45,7 +47,9 @@ void SimWorld::GiveNotice(Node& node, Duration left) {
   // Its ranks may get less than the job's grace.
   StopAsked(node.index(), left, /*force=*/true);
   notices_.push_back({node.name(), queue_.now() + left});
-  TellNotices();
+  for (Duration told; told < left; told = told + kNoticePause) {
+    queue_.After(told, [this] { TellNotices(); });
+  }
   auto is_calm = std::make_shared<bool>(left >= kCalm);
   for (Duration before = std::min(left, kCalm); before > Duration();
        before = before - kNoticeLook) {

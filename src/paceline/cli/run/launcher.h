@@ -95,6 +95,7 @@ class Launcher {
   void AskToStop(int signal, const std::string& who, bool force);
   void TakeNotice(int signal, const std::string& who);
   void TellNotice();
+  void RepeatNotice();
   void LeaveTheJob(int signal, const std::string& who);
   void EndMaster(int signal);
   void AskAgentsToLeave(agent::LeaveSignal ask);

@@ -20,9 +20,13 @@
 namespace paceline::cli {
 namespace {
 
-// What a platform ends is asked to end so long before.
+// Agents are asked to leave so long before their platform kills them.
 constexpr int64_t kBeforeTakenNs = 1'000'000'000;
-// A master whose platform takes its host away serves so long, in case that the whole job ends.
+// A notice is told again after this time. A master that was stopped meanwhile takes the time that
+// is left as counted from when it reads the message, so the newest message has to be exact.
+constexpr int64_t kNoticePauseNs = 1'000'000'000;
+// A master whose host is taken away goes on serving for this time, because the platform may be
+// about to end the whole job.
 constexpr int64_t kMasterStaysNs = 2'000'000'000;
 
 // "Ctrl-C", or "SIGTERM from timeout (process 123)".
@@ -112,9 +116,9 @@ void Launcher::TakeNotice(int signal, const std::string& who) {
   notice_signal_ = signal;
   taken_at_ns_ = agent::MonotonicNs() + options_.platform_grace.nanoseconds();
   options_.narrate(Concat("This host is taken away, by ", who,
-                          ": it trains on until that costs no ", "step, for ",
+                          ": it trains on until its absence costs no step, for ",
                           FormatDuration(options_.platform_grace), " at most."));
-  TellNotice();
+  RepeatNotice();
   reactor_->CallAt(taken_at_ns_ - kBeforeTakenNs, [this, signal] {
     if (!has_ended_) AskAgentsToLeave({.signal = signal});
   });
@@ -131,9 +135,15 @@ void Launcher::TellNotice() {
   }
 }
 
-// The platform takes this host away, which is no word about the job: whoever wants to stop that
-// says so by `paceline stop`. Its next master goes on. But the platform may end the whole job, and
-// tell the master so at the same time: then this master is needed until the newest step is stored.
+void Launcher::RepeatNotice() {
+  if (has_ended_ || agent::MonotonicNs() >= taken_at_ns_) return;
+  TellNotice();
+  reactor_->CallAt(agent::MonotonicNs() + kNoticePauseNs, [this] { RepeatNotice(); });
+}
+
+// The platform removes this host, which does not stop the job; only `paceline stop` does. The next
+// master goes on. But the platform may end the whole job, and tell the master so at the same time:
+// then this master is needed until the newest step is stored.
 void Launcher::LeaveTheJob(int signal, const std::string& who) {
   const int64_t now = agent::MonotonicNs();
   const int64_t last = now + options_.platform_grace.nanoseconds() - kBeforeTakenNs;
