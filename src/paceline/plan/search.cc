@@ -341,7 +341,8 @@ std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const C
     return NoPlan{.what = "the model does not fit",
                   .where = place,
                   .why = WhyNothingFits(search.scene(), SmallestOf(search)),
-                  .fix = SmallestChange(model, cluster, wishes)};
+                  .fix = SmallestChange(model, cluster, wishes),
+                  .lacks_memory = true};
   }
   search.LookAtOtherKinds();
   const Found& best = *search.Best();

@@ -33,6 +33,7 @@ struct NoPlan {
   std::string where;
   std::string why;
   std::string fix;
+  bool lacks_memory = false;  // else the wishes exclude every plan, or nothing can be planned
 };
 
 struct SearchReport {

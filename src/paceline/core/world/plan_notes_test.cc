@@ -225,6 +225,17 @@ TEST_F(PlanNotesTest, ASmallerWorldThatCannotHoldTheModelIsNotFormed) {
   EXPECT_EQ(job_.state().last_world.seats.size(), 2u) << job_.Pending();
 }
 
+// A script may ask for a replica on each rank, and asks for fewer in a smaller world.
+TEST_F(PlanNotesTest, AWishThatASmallerWorldCannotMeetRefusesNoWorld) {
+  PlanNote note = NoteOf("data 3");
+  note.wishes = R"({"global_batch":9,"data":[3]})";
+  Tell(note);
+  ASSERT_EQ(Count("parallel_plan_chosen"), 1u) << notes_.back();
+  Lose(3);
+  Pass({1, 2});
+  EXPECT_EQ(job_.state().last_world.seats.size(), 2u) << job_.Pending();
+}
+
 // What ran is believed to fit, whatever is predicted.
 TEST_F(PlanNotesTest, TheSameDevicesAreNeverRefused) {
   Tell(NoteOf("data 1", /*millions=*/900, /*mebi=*/100));

@@ -82,7 +82,8 @@ std::string WhyNothingFits(const JobState& state, const std::vector<NodeDevices>
   if (plan::Fits(*model, cluster, *wishes)) return "";
   const auto answer = plan::ChoosePlan(*model, cluster, *wishes);
   const auto* none = std::get_if<plan::NoPlan>(&answer);
-  if (none == nullptr) return "";
+  // A wish such as one replica for each rank may change with the world, so it refuses no world.
+  if (none == nullptr || !none->lacks_memory) return "";
   return Concat(none->what, " (", none->where, "): ", none->why, "; what would help: ", none->fix);
 }
 
