@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -62,6 +63,10 @@ void Session::Step(int64_t step, std::optional<double> loss, std::optional<doubl
     // Replaces the count instead of continuing it, because the count may be higher than the
     // script's own step.
     slot_->step.store(-1, kRelaxed);
+    // The hook has counted this attempt's steps up to this one.
+    const auto counted = static_cast<int64_t>(slot_->step_count.load(kRelaxed));
+    const int64_t first = std::max<int64_t>(0, step - std::max<int64_t>(0, counted - 1));
+    slot_->first_step.store(static_cast<uint64_t>(first) + 1, kRelaxed);
     slot_->flags.store(flags | kSlotStepIsAbsolute, kRelease);
   }
   NoteLoss(loss);

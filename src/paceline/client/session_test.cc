@@ -71,6 +71,16 @@ TEST_F(SessionTest, TheScriptsOwnStepReplacesTheCount) {
   EXPECT_NE(0u, slot.flags & kSlotStepIsAbsolute);
 }
 
+TEST_F(SessionTest, TheFirstStepIsKnownOnceTheScriptSaysANumber) {
+  Begin(3);
+  auto session = OpenSession(3);
+  for (int i = 0; i < 10; ++i) session->CountStep();
+  EXPECT_EQ(0u, Read().first_step);
+  session->Step(29, std::nullopt);  // the tenth step of this attempt
+  session->Step(39, std::nullopt);
+  EXPECT_EQ(20u + 1, Read().first_step);
+}
+
 TEST_F(SessionTest, LowerStepIsNoProgress) {
   Begin(3);
   auto session = OpenSession(3);

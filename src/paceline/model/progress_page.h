@@ -90,7 +90,7 @@ struct alignas(64) PageSlot {
   std::atomic<int64_t> saved_step;  // newest reported checkpoint, -1 = none
   std::atomic<uint64_t> flags;
   std::atomic<uint64_t> saved_files;  // checkpoints that the script wrote to paths
-  uint64_t reserved3;
+  std::atomic<uint64_t> first_step;  // 1 + the absolute step at first_step_monotonic_ns; 0: unknown
 
   // Events that happen once. Writer: the rank.
   std::atomic<int64_t> writer_pid;  // claimed by compare-exchange from 0: the one process that
@@ -141,6 +141,7 @@ struct SlotReading {
   int64_t saved_step = -1;
   uint64_t flags = 0;
   uint64_t saved_files = 0;
+  uint64_t first_step = 0;
   int64_t entered_monotonic_ns = 0;
   int64_t first_step_monotonic_ns = 0;
   int64_t error_monotonic_ns = 0;
@@ -188,7 +189,7 @@ inline uint64_t ClearSlot(PageSlot& slot) {
   std::atomic_thread_fence(std::memory_order_release);
   for (auto* word : {&slot.generation, &slot.start_time_ticks, &slot.exit_recorded,
                      &slot.maxrss_kib, &slot.step_count, &slot.flags, &slot.saved_files,
-                     &slot.port_taken, &slot.bad_losses, &slot.bad_kind}) {
+                     &slot.first_step, &slot.port_taken, &slot.bad_losses, &slot.bad_kind}) {
     word->store(0, kRelaxed);
   }
   for (auto* word : {&slot.pid, &slot.spawn_monotonic_ns, &slot.exit_monotonic_ns,
@@ -288,6 +289,7 @@ inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
   r.saved_step = slot.saved_step.load(kRelaxed);
   r.flags = slot.flags.load(kRelaxed);
   r.saved_files = slot.saved_files.load(kRelaxed);
+  r.first_step = slot.first_step.load(kRelaxed);
   r.entered_monotonic_ns = slot.entered_monotonic_ns.load(kRelaxed);
   r.first_step_monotonic_ns = slot.first_step_monotonic_ns.load(kRelaxed);
   r.error_monotonic_ns = slot.error_monotonic_ns.load(kRelaxed);

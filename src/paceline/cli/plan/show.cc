@@ -1,5 +1,6 @@
 #include "paceline/cli/plan/show.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "paceline/agent/ranks/page_file.h"
@@ -79,8 +80,13 @@ std::optional<MeasuredSteps> StepsOnPages(const std::string& run_dir, uint64_t g
       const std::optional<SlotReading> reading = (*page)->Read(slot);
       if (!reading.has_value() || reading->generation != generation) continue;
       const int64_t took = reading->last_step_monotonic_ns - reading->first_step_monotonic_ns;
-      if (reading->step_count < 2 || reading->rank < 0 || took <= 0) continue;
-      const uint64_t steps = reading->step_count - 1;
+      // A script may report only some steps, or one step twice, if it says their numbers.
+      const uint64_t first = reading->first_step > 0 ? reading->first_step - 1 : 1;
+      const uint64_t last = reading->first_step > 0
+                                ? static_cast<uint64_t>(std::max<int64_t>(0, reading->step))
+                                : reading->step_count;
+      if (last <= first || reading->rank < 0 || took <= 0) continue;
+      const uint64_t steps = last - first;
       const double seconds = static_cast<double>(took) / 1e9 / static_cast<double>(steps);
       if (slowest.has_value() && slowest->seconds >= seconds) continue;
       slowest = {static_cast<uint32_t>(reading->rank), seconds, steps};
