@@ -11,7 +11,7 @@ from paceline._restore.restoring import Framework, Restoring
 from paceline._state import notes
 from paceline._state.save_plan import State
 from paceline._state.save_planner import check_keys
-from paceline._state.stateful import has_state
+from paceline._state.stateful import has_state, holds_nothing
 from paceline.errors import CheckpointError
 
 
@@ -62,7 +62,8 @@ def ask(work: Restoring, framework: Framework, state: State) -> None:
     ]
     for key, value in sorted(rest, key=lambda one: not has_state(one[1])):
         work.fill_value(key, value, state)
-    work.leave_rest(state)
+    if not any(map(holds_nothing, state.values())):
+        work.leave_rest(state)
 
 
 def load_with(

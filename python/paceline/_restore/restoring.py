@@ -11,6 +11,7 @@ from typing import Protocol, cast
 
 from paceline._base.wording import described
 from paceline._restore import own_tensors
+from paceline._restore.borrowed import borrow
 from paceline._restore.images import Images, Memory, Region, Source
 from paceline._restore.parts import Part, cover, ends, memory, region, within
 from paceline._restore.wording import form_of, listed, shortened
@@ -70,7 +71,7 @@ class Restoring:
     """A restore in progress. Frameworks ask for tensors; then all are copied at once."""
 
     def __init__(self, framework: Framework, images: Images, *, strict: bool, size: int) -> None:
-        self.own = images.own.notes()
+        self.own = dict(images.own.notes())
         self.strict = strict
         self.problems: list[str] = []
         self.left_out: list[str] = []
@@ -112,12 +113,13 @@ class Restoring:
         return key in cast("dict[str, notes.Json]", self.own.get("entries", {}))
 
     def entry(self, key: str) -> notes.Json | None:
-        """The notes of that entry. None if the entry was not saved; `leave_out` has noted that."""
-        entries = cast("dict[str, notes.Json]", self.own.get("entries", {}))
-        if key not in entries:
-            self.leave_out(f"{key} was not saved")
-            return None
-        return entries[key]
+        """The notes of that entry. None if no rank has saved it; `leave_out` has noted that."""
+        if not self.has_entry(key):
+            self._open_others()
+            if not borrow(self.own, self._images.opened[1:], key):
+                self.leave_out(f"{key} was not saved")
+                return None
+        return cast("dict[str, notes.Json]", self.own["entries"])[key]
 
     def whole(self, key: str) -> Box | None:
         """The box of the whole tensor `key`; None if it was not saved in the open images."""

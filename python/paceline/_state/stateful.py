@@ -45,3 +45,8 @@ def value_of(value: object) -> object:
 def holds_part(value: object) -> bool:
     """Whether an entry of the state is one pipeline stage, so that other ranks have the others."""
     return getattr(value, "holds_part", False) is True
+
+
+def holds_nothing(value: object) -> bool:
+    """Whether an entry of the state is that of a rank without a part of the model."""
+    return getattr(value, "holds_nothing", False) is True

@@ -70,7 +70,6 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
     """Ask for the saved optimizer `key`, and load it when its tensors are restored."""
     names = parameter_names(optimizer, state)
     live = [[names[p] for p in g["params"]] for g in optimizer.param_groups]
-    constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
     entry = work.entry(key)
     if entry is None:
         return
@@ -83,6 +82,7 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
         leave_out_state(work, key, cast("Group", entry), f"its options {listed(foreign)}")
         work.orders[id(optimizer)] = ([None] * len(live), len(noted["param_groups"]))
         return
+    constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
     saved_groups = work.groups(key, constants.get(key, []), live, is_part=holds_part(optimizer))
     matched = match(work, key, saved_groups, live)
     saved_as, order = matched.names, matched.order

@@ -89,7 +89,9 @@ class Job:
         self._has_stepped = False
         self._loader: PlannedLoader | None = None  # the first one: that of the training
         self._retell = retell
-        if self.plan.is_pipeline:  # a restore is told that other ranks have the rest
+        if executor.work.place is None:
+            vars(self.model)["holds_nothing"] = True
+        elif self.plan.is_pipeline:  # a restore is told that other ranks have the rest
             for part in (self.model, optimizer):
                 if part is not None:
                     vars(part)["holds_part"] = True

@@ -18,7 +18,8 @@ def last_loss(output: str, step: int) -> float:
 @pytest.mark.parametrize(
     "worlds", [[(3, 3, 1), (2, 2, 1)], [(2, 2, 1), (1, 1, 1), (3, 3, 1)], [(2, 1, 1), (2, 2, 1)],
                [(2, 2, 1), (2, 1, 1)], [(2, 1, 2), (2, 2, 1), (2, 1, 2)], [(1, 1, 1), (4, 1, 2)],
-               [(4, 2, 2), (3, 1, 1)]],
+               [(4, 2, 2), (3, 1, 1)],
+               [(3, 2, 1), (2, 2, 1), (3, 2, 1), (3, 3, 1)]],  # the plan leaves a rank idle
     ids=str,
 )  # fmt: skip
 def test_stages_and_parts_move_with_their_optimizers(

@@ -129,7 +129,13 @@ def _nothing() -> None:
 
 
 class Idle(Executor):
-    """A rank that the plan does not use."""
+    """A rank that the plan does not use. It has no part of the model: weights that are never
+    trained would differ from the others', and no other number of ranks could restore them.
+    """
+
+    def __init__(self, work: Work) -> None:
+        super().__init__(work)
+        self.model = nn.Module()
 
     @property
     def parameters(self) -> list[nn.Parameter]:
