@@ -41,8 +41,9 @@ def is_asked() -> bool:
 def end_with_block(model: nn.Module, studied: Study, place: torch.device, talk: Talk) -> None:
     """Measures the block of the script's model on all ranks, writes it, and ends the process."""
     text = probe.measure(model, studied, place, talk, _names(talk, place), is_fresh=True)
-    block = probe.Block.of(studied)
-    _end(talk, {"block": block.name, "cluster": json.loads(text), "products": []})
+    names = probe.Block.of(studied).names
+    block = " to ".join(dict.fromkeys((names[0], names[-1])))
+    _end(talk, {"block": block, "cluster": json.loads(text), "products": []})
 
 
 def measure_products(place: torch.device, talk: Talk) -> dict[str, Any]:
