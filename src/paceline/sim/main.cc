@@ -48,7 +48,7 @@ Runs the control plane in simulated clusters. The same seed does the same, alway
   --marks              list the situations that no seed reached
   --list               faults, checks and canaries
   --bench              how fast it is
-  --leases             worlds of leased data instead; has flags of its own, see --leases --help
+  --leases             worlds of leased data instead; docs/guides/simulator.md has their flags
 )";
 
 struct Flags {
