@@ -63,9 +63,11 @@ constexpr ErrorCode kCodes[] = {
      "has closed its end. The output is incomplete."},
 
     {"PL-E020", "the run directory belongs to another run", kExitUsage,
-     "A run directory holds one job. `--resume` goes on with it, another `--run-dir` starts "
-     "beside it, `paceline clean DIR` removes it when nothing of it runs. The command that started "
-     "the job goes on with it by itself after a reboot, or in another container."},
+     "A run directory holds one job. `--resume` goes on with that job; another `--run-dir` starts "
+     "a "
+     "new one. `paceline clean DIR` removes the directory of a job of which nothing runs any more. "
+     "After a reboot, or in another container, the command that started the job goes on with it "
+     "without `--resume`."},
     {"PL-E021", "the run directory cannot be used", kExitUsage,
      "It must belong to you and be writable. If it does not exist, paceline creates it with mode "
      "0700."},
@@ -124,8 +126,8 @@ constexpr ErrorCode kCodes[] = {
      "The starter is the Python process that forks the ranks. Its log, starter.log in the run "
      "directory, has the traceback. With `launch.warm = false` ranks start without a starter."},
     {"PL-E041", "the runtime directory is not safe", kExitUsage,
-     "Sockets and addresses are in a directory that must belong to you and have mode 0700; with a "
-     "symbolic link or another owner, another user could take over the sockets. "
+     "Sockets and addresses are in a directory that must belong to you and have mode 0700. If it "
+     "were a symbolic link or had another owner, another user could take over the sockets. "
      "`PACELINE_RUNTIME_DIR` names another directory."},
     {"PL-E042", "a message or file exceeds its bound", kExitTrainingFailed,
      "All messages and files that paceline reads have a largest size. If the job is really that "
@@ -207,7 +209,7 @@ constexpr ErrorCode kCodes[] = {
      "Files that were copied stay, and the next try does not copy them again. Without a manifest "
      "they do not count as a checkpoint."},
     {"PL-E085", "the job leases no such data", kExitUsage,
-     "`paceline data` shows data sets that workers lease from the master: those of "
+     "`paceline data ls` shows data sets that workers lease from the master: those of "
      "paceline.data.shards and LeasedLoader. Each rank computes the data of an ElasticLoader, "
      "so nothing is leased. Its position is in the checkpoints: `paceline data trace SAMPLE "
      "--checkpoint DIR`."},
@@ -266,7 +268,8 @@ constexpr ErrorCode kCodes[] = {
      "call of paceline.parallel.parallelize on; a script that never calls it has none."},
 
     {"PL-W001", "open files are limited", kExitFindings,
-     "Each rank needs some dozens of descriptors, the master one per agent. `ulimit -n 65536`."},
+     "Each rank needs some dozens of descriptors, and the master needs one per agent. Raise the "
+     "limit: `ulimit -n 65536`."},
     {"PL-W002", "/dev/shm is small", kExitFindings,
      "DataLoader workers pass batches through it; a full /dev/shm kills ranks with SIGBUS."},
     {"PL-W003", "torch cannot be imported", kExitFindings,
@@ -344,7 +347,9 @@ std::string ErrorCodesMarkdown() {
       "notice with the state saved: "
       "requeue |\n"
       "| 11 | all done, but the last saved step is not in storage: `--resume` brings it there "
-      "|\n| 93 | do not requeue |\n| 124 | `wait` timed out |\n"
+      "|\n"
+      "| 92 | another incarnation of this node has taken its place |\n"
+      "| 93 | do not requeue |\n| 124 | `wait` timed out |\n"
       "| 130, 143 | ended by SIGINT, SIGTERM |\n\n## Codes\n";
   for (const ErrorCode& row : kCodes) {
     page += "\n### " + std::string(row.code) + ": " + std::string(row.title) + "\n\n" +

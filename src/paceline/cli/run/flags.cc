@@ -40,8 +40,8 @@ constexpr Flag kRunFlags[] = {
      .spellings = {"--grow"},
      .kind = kChoice,
      .metavar = "WHEN",
-     .help =
-         "when a running world takes in a node that joins: after the next checkpoint, now, never",
+     .help = "when a running world takes in a node that joins: checkpoint (as soon as that costs "
+             "no step), now, never",
      .choices = "checkpoint|now|never",
      .setting = "job.grow"},
     {.dest = "replace_nodes",

@@ -56,8 +56,8 @@ constexpr PlainRow kPlain[] = {
     {.key = "job.grow",
      .kind = kChoice,
      .default_text = "checkpoint",
-     .help = "when a joining node is taken into a running world: after the next checkpoint that "
-             "the script reported (no step is lost), now, never",
+     .help = "when a running world takes in a node that joins: checkpoint (as soon as that costs "
+             "no step), now, never",
      .choices = "checkpoint|now|never"},
     {.key = "job.replace_nodes",
      .kind = kOnOff,
@@ -256,8 +256,9 @@ struct BudgetRow {
 
 constexpr BudgetRow kBudgets[] = {
     {"budgets.no_progress_failures", &Budgets::no_progress_failures, 1,
-     "equal failures in a row without progress, after which the job stops; two more if the "
-     "failures differ"},
+     "the job stops after so many equal failures in a row without progress; if the failures "
+     "differ, "
+     "after two more"},
     {"budgets.node_restarts", &Budgets::node_restarts, 0,
      "restarts of a node's processes without progress before the node is replaced"},
     {"budgets.solo_generations", &Budgets::solo_generations, 0,
@@ -266,8 +267,8 @@ constexpr BudgetRow kBudgets[] = {
      "heartbeats a second that the master accepts from all agents together; heartbeat_interval is "
      "stretched to fit"},
     {"budgets.unproven_connections_max", &Budgets::unproven_connections_max, 0,
-     "connections of one address that have not shown the job's token; the oldest is closed for a "
-     "new one; 0: 1,024, or as many as agents when the master listens on loopback only"},
+     "most connections from one address that have not shown the job's token; one more closes the "
+     "oldest; 0: 1,024, or as many as agents when the master listens on loopback only"},
 };
 static_assert(sizeof(kBudgets) / sizeof(kBudgets[0]) == sizeof(Budgets) / sizeof(uint32_t),
               "every budget has a row");
