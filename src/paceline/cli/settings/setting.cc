@@ -257,8 +257,7 @@ struct BudgetRow {
 constexpr BudgetRow kBudgets[] = {
     {"budgets.no_progress_failures", &Budgets::no_progress_failures, 1,
      "the job stops after so many equal failures in a row without progress; if the failures "
-     "differ, "
-     "after two more"},
+     "differ, after two more"},
     {"budgets.node_restarts", &Budgets::node_restarts, 0,
      "restarts of a node's processes without progress before the node is replaced"},
     {"budgets.solo_generations", &Budgets::solo_generations, 0,
