@@ -42,9 +42,10 @@ class _LateError(Exception):
 class Link:
     """One connection that reconnects to a new keeper: `link.request({"op": "restore"}, …)`.
 
-    What the keeper refuses is a CheckpointError at `where`, unless the keeper names another place.
-    `hello` is the first message of every connection; its answer is `opened`. `revive` starts a
-    keeper if none answers. Without `revive` the rank waits for one that its agent starts.
+    If the keeper refuses a message, that raises a CheckpointError with `where` as its place, unless
+    the keeper names another place. `hello` is the first message of every connection; its answer is
+    `opened`. `revive` starts a keeper if none answers. Without `revive` the rank waits for one that
+    its agent starts.
     """
 
     def __init__(

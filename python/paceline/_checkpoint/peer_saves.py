@@ -25,7 +25,7 @@ _WHOLE = (2, 3)  # states of a complete slot: sealed, and in use by a reader
 
 
 class PeerSaves:
-    """Call `peers.sentence(saved)` after each save. It returns a warning once, else ""."""
+    """Call `peers.sentence(saved, arena)` after each save. It returns a warning once, else ""."""
 
     def __init__(
         self, rank: int, world_size: int, *, now: Callable[[], float] = time.monotonic

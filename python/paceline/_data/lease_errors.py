@@ -61,7 +61,7 @@ def follows_none(name: str, call: str) -> DataError:
     return DataError(
         what="the position of this data set is not saved in checkpoints",
         where=f"{call} of the data set {name}",
-        why='it was made with resume="acks": a restart goes on behind what was done',
+        why='it was made with resume="acks": a restart goes on after the acknowledged samples',
         fix='resume="checkpoint", or leave it out of the state that is saved',
     )
 

@@ -1,8 +1,8 @@
 #pragma once
 
 // Maps ordinals of an epoch to samples. An ordinal is a position in the reading order; a sample is
-// an index into the data set. Nothing is stored, so an order of any size costs no time and no
-// memory, in the trainer and in later tools.
+// an index into the data set. Nothing is stored: any part of an order of any size is computed when
+// it is asked for, in the trainer and in later tools.
 //
 // Three orders: as stored; shuffled as a whole; shuffled in blocks, for storage that reads
 // neighbours faster than single samples. The last one shuffles the blocks, takes `window` of them

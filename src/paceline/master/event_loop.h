@@ -40,8 +40,8 @@ class EventLoop {
  public:
   EventLoop(EventQueue* queue, Journal* journal, Outside* outside);
 
-  // Sets the lease host. Agents get its address, and it is told of committed checkpoints. Call
-  // before Begin; it must outlive the loop.
+  // Sets the lease host. The loop gives its address to the agents, and reports committed
+  // checkpoints to it. Call before Begin. The lease host must outlive the loop.
   void SetLeases(LeaseHost* leases);
 
   // Sets which of the job's masters this is. Call before Begin.

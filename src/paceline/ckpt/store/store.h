@@ -1,8 +1,8 @@
 #pragma once
 
 // The interface of a checkpoint store: folders of files below one root. It has only what
-// persisting, committing, retention and restoring need. A backend is one file and one line in
-// stores.cc. The suite in store_test.cc checks what each backend must do.
+// persisting, committing, retention and restoring need. A backend is one file with its header, and
+// one row in stores.cc. The suite in store_test.cc checks what each backend must do.
 //
 // A key is kLatestName or "step-7-g1/MANIFEST.json": plain names with at most one slash.
 //

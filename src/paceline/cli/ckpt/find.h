@@ -45,11 +45,11 @@ struct NamedFolders {
 };
 Result<NamedFolders> FindFolders(const Invocation& invocation, const std::string& named);
 
-// Whether a living job saves to the directory. A process of this host is looked at; of another host
-// only the time of its claim is seen.
+// Returns true if a living job saves to the directory. If the claim is of this host, its process is
+// examined. If it is of another host, only the time of its last renewal is known.
 bool HasLivingWriter(ckpt::Store* store);
 
-// A directory, or s3://bucket/prefix. PL-E081.
+// Opens a directory or s3://bucket/prefix. PL-E081.
 Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
                                                const std::string& place);
 

@@ -14,13 +14,14 @@ using Environment = std::map<std::string, std::string, std::less<>>;
 // The environment of this process.
 Environment ReadEnvironment();
 
+// Returns nothing if the variable is unset.
 inline std::optional<std::string> Lookup(const Environment& environment, std::string_view name) {
   const auto found = environment.find(name);
   if (found == environment.end()) return std::nullopt;
   return found->second;
 }
 
-// "" if the variable is unset.
+// Returns `otherwise` if the variable is unset or empty.
 inline std::string LookupOr(const Environment& environment, std::string_view name,
                             std::string_view otherwise) {
   const auto found = environment.find(name);

@@ -1,7 +1,7 @@
 #pragma once
 
-// A detector judges one node from the present state. It is a value: to add one, write
-// detect/<name>.cc and a line in detectors.cc.
+// A detector judges one node from the present state. It is a value. To add one, write
+// detect/<name>.cc, and a declaration and a row in detectors.cc.
 //
 // Contract, checked for every detector by detectors_test: silent on a healthy node; the same answer
 // twice; a sentence for every verdict but kHealthy. `until` is after `now`, and the verdict holds

@@ -56,7 +56,7 @@ class Heard {
   std::deque<Event> events_;
 };
 
-// A connection that sends nothing, as of a stranger.
+// A connection that sends nothing, as an unknown client may.
 class MuteConnection {
  public:
   explicit MuteConnection(const std::string& address)
@@ -72,7 +72,7 @@ class MuteConnection {
 
 class StreamTest : public testing::Test {
  protected:
-  // As in every process of paceline, and in every master.
+  // Every process of paceline ignores SIGPIPE, and every master accepts TLS 1.3 only.
   StreamTest() {
     std::signal(SIGPIPE, SIG_IGN);
     UseOnlyTls13();
