@@ -116,6 +116,10 @@ def test_status_tells_of_checkpoints_while_and_after_the_job(job: Job) -> None:
     assert int(str(while_running["memory_step"])) >= int(str(while_running["storage_step"]))
     shown = job.command("status").stdout
     assert "checkpoints  in memory step" in shown, shown
+    newest = int(shown.split("step ")[1].split()[0])
+    rows = [line.split() for line in shown.splitlines() if line.startswith("node")]
+    steps = [int(row[4]) for row in rows if row[1] == "seated"]
+    assert steps and max(steps) <= newest, "a node's step is a step, not the number of reports"
     assert job.wait() == 0, job.stderr
     after = job.status()
     assert after is not None

@@ -68,7 +68,8 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
     int64_t step = -1;
     for (const wire::RankStatus& rank : node.ranks) {
       ranks.push_back(rank.rank);
-      step = std::max(step, std::max(rank.step, rank.step_count));
+      // A script may report one step several times, so the count says less than the step.
+      step = std::max(step, rank.step >= 0 ? rank.step : rank.step_count);
     }
     rows.push_back({Visible(node.name), NodeState(node, has_master),
                     node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RankRanges(ranks),
