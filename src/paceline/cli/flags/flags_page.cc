@@ -39,7 +39,8 @@ constexpr std::string_view kIntroduction = R"(# Command line
 Commands write data to stdout and messages for people to stderr, so
 `paceline status --json | jq .` always works. `-o jsonl` prints one object a line, `-o plain`
 tab-separated rows, and `-o wide` does not shorten lines. JSON has the name and version of its
-schema ([schemas](../schemas)). A version may get new fields, but no field of it is changed.
+schema ([schemas](../schemas)). A version may get new fields, but its fields never change their
+meaning.
 
 Whether output is coloured depends on the first of these that is set: `--color`, `NO_COLOR`,
 `CLICOLOR_FORCE`, `CLICOLOR=0`, `TERM=dumb`; else on whether the stream is a terminal. Signs such as
@@ -64,13 +65,14 @@ line on stderr names them.
 What differs from torchrun on purpose:
 
 - `--max-restarts` unset means a budget that counts only failures without progress, not 0 restarts.
-- `--nnodes` greater than `--local-nodes` without an address means torchrun's static rendezvous, as
-  there.
+- `--nnodes` greater than `--local-nodes` without an address means torchrun's static rendezvous:
+  the address is `--master-addr` (127.0.0.1 by default) and `--master-port`, and `--node-rank 0`
+  runs the master.
 - Ranks always write to files, also without `--log-dir`; `--redirects` only takes streams off the
   console.
 - When a rank fails, the other ranks get SIGKILL at once, not SIGTERM with 30 s to end. They wait in
-  a collective that never ends, so these 30 s would be most of the recovery time, and a signal
-  handler that saves would save a half-done step.
+  a collective that never ends, so these 30 s would be most of the recovery time. A signal handler
+  that saves would save a half-done step.
 - A signal that stops `paceline run` makes 128 plus its number the exit code, not 1.
 - `--log-dir DIR` makes `DIR/<job>/<node>/g<world>/rank<n>.out` and `.err`.
 - With `--master-port P` the master listens on P, and ranks see P as `MASTER_PORT`. The store of the
@@ -79,10 +81,9 @@ What differs from torchrun on purpose:
 - A firewall between the hosts needs three things open: P; the store's port, which is between 10000
   and the kernel's own range; and that range (`net.ipv4.ip_local_port_range`), which gloo and NCCL
   use.
-- Ranks that print one and the same line are shown once, as `node0:2| ×4 ranks | …`;
-  `log.fold = off` shows each.
-- A command line that makes no sense ends with exit code 2 and an error in four parts, not with a
-  `ValueError`.
+- If several ranks print the same line, the console shows it once, as `node0:2| ×4 ranks | …`. With
+  `log.fold = off` it shows each line.
+- An invalid command line ends with exit code 2 and an error in four parts, not with a `ValueError`.
 - Ranks have no terminal. In a job with one rank, that rank reads what is piped into `paceline run`.
   Several ranks read `/dev/null`.
 
@@ -93,15 +94,16 @@ constexpr std::string_view kStopping = R"(
 
 Ranks get the signal that `paceline run` got, as under torchrun, and SIGKILL when the grace period
 `--stop-grace` (`timers.stop_grace`, 30 s) has passed. So Ctrl-C is `KeyboardInterrupt` in a script,
-which can save. `paceline stop` sends SIGTERM. A rank that ends by such a signal has not failed.
+which can save. `paceline stop` sends SIGTERM. A rank that ends by such a signal does not count as
+failed.
 
 - A second SIGTERM, or a second `paceline stop`, changes nothing, because `timeout`, systemd, Slurm
   and Kubernetes send SIGTERM twice.
 - A second Ctrl-C, at least a second after the first, kills the ranks at once. A third one kills all
   processes of the job on this host.
 - Without a terminal, `paceline stop --force` kills the ranks at once, and
-  `paceline stop --stop-grace TIME` shortens the grace period of a stop that has begun. Neither can
-  lengthen it.
+  `paceline stop --stop-grace TIME` shortens the grace period of a stop that has begun. A grace
+  period that has begun cannot be lengthened.
 )";
 
 }  // namespace
