@@ -13,7 +13,12 @@ from warm_process import Warm
 from paceline import _native
 
 RANK = Path(__file__).parent / "flight_rank.py"
-FORKED = "import flight_rank\nflight_rank.main()\n"
+FORKED = f"""
+import sys
+sys.path.insert(0, {str(RANK.parent)!r})
+import flight_rank
+flight_rank.main()
+"""
 PREAMBLE = "import torch, torch.distributed as dist\nfrom flight_rank import *\n"
 # A store in a file: no port can be taken by another test.
 WORLD = """
