@@ -3,9 +3,10 @@
     .venv/bin/python bench/flight_hooks.py --rounds 4
 
 Two ranks over gloo on one host make steps of 100 ms with 30 all-reduces of 1 KiB, one after the
-other. Each process has two groups of both ranks: `recorded` with the hooks, `plain` without them.
-Steps take turns between the two, so that a busy minute of the machine hurts both. A recorded step
-also turns to six phases and counts itself, as a training script's does.
+other. Each process has two groups of both ranks: `recorded` with the hooks, `plain` without them
+and with torch's own `Work.wait`. Steps take turns between the two, so that a busy minute of the
+machine hurts both. A recorded step also turns to six phases and counts itself, as a training
+script's does.
 
 The compute is simulated: a step sleeps for the rest of its 100 ms. The collectives, the hooks and
 the thread that looks whether they are complete are real. The time is that of rank 0's all-reduces
@@ -40,19 +41,32 @@ WARM_UP = 5  # pairs of steps that are not counted
 # ---- a rank ----
 
 
+def cpu_seconds() -> float:
+    clocks = [
+        time.pthread_getcpuclockid(thread.ident)
+        for thread in threading.enumerate()
+        if thread.ident is not None
+    ]
+    return sum(time.clock_gettime(clock) for clock in clocks)
+
+
 def work(steps: int, folder: str) -> None:
     import torch
     import torch.distributed as dist
     from paceline._rank.flight import Flight
     from paceline._rank.hooks.collectives import detach, watch_collectives
     from paceline._rank.phases import Phases
+    from torch.distributed import distributed_c10d
 
     from paceline import _native
 
     torch.set_num_threads(1)
     rank = int(os.environ["RANK"])
     flight = Flight(_native.FlightWriter.make(f"{folder}/ring.{rank}", 1, rank))
+    work_class: Any = distributed_c10d.Work
+    waits = {"plain": work_class.wait}
     watch_collectives(flight)
+    waits["recorded"] = work_class.wait
     phases = Phases(flight.writer.turn)
     store = dist.FileStore(  # pyright: ignore[reportPrivateImportUsage]
         f"{folder}/store", RANKS
@@ -63,20 +77,13 @@ def work(steps: int, folder: str) -> None:
     tensor = torch.zeros(256)
     told: dict[str, list[tuple[float, float]]] = {system: [] for system in SYSTEMS}
 
-    def cpu_seconds() -> float:
-        clocks = [
-            time.pthread_getcpuclockid(thread.ident)
-            for thread in threading.enumerate()
-            if thread.ident is not None
-        ]
-        return sum(time.clock_gettime(clock) for clock in clocks)
-
     def collectives(system: str) -> None:
         for _ in range(COLLECTIVES):
             dist.all_reduce(tensor, group=groups[system])
 
     def step(system: str) -> tuple[float, float]:
         dist.barrier(group=groups["plain"])
+        work_class.wait = waits[system]
         begin, cpu = time.perf_counter(), cpu_seconds()
         collectives(system)
         if system == "recorded":

@@ -11,7 +11,10 @@
 
 namespace paceline::bindings {
 
+void BindCallSites(nanobind::module_& module);
 void BindCheckpoint(nanobind::module_& module);
+void BindCollectives(nanobind::module_& module);
+void BindCollectiveWorks(nanobind::module_& module);
 void BindCommandLine(nanobind::module_& module);
 void BindDataOrder(nanobind::module_& module);
 void BindDeviceSaver(nanobind::module_& module);

@@ -35,6 +35,9 @@ NB_MODULE(_native, module) {
   paceline::bindings::BindParallelPlan(module);
   paceline::bindings::BindRankEnd(module);
   paceline::bindings::BindFlight(module);
+  paceline::bindings::BindCallSites(module);
+  paceline::bindings::BindCollectiveWorks(module);  // after the FlightWriter
+  paceline::bindings::BindCollectives(module);      // after both
   paceline::bindings::BindSession(module);
   paceline::bindings::BindSlotBook(module);
   paceline::bindings::BindSpeedCut(module);

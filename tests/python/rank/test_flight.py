@@ -4,13 +4,13 @@ import importlib
 import threading
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from flight_world import Rank, line_of, run_ranks
 from paceline._rank.flight import Flight
 from paceline._rank.hooks import collective_methods
-from paceline._rank.hooks.collective_recorder import Follower, Recorder, members_text
+from paceline._rank.hooks.collective_recorder import Follower, members_text
 from paceline._rank.hooks.collectives import NAMES
 from paceline._rank.hooks.on_import import when_imported
 from warm_process import Warm, warm_fixture
@@ -228,64 +228,130 @@ def make_flight(folder: Path) -> Flight:
     return Flight(_native.FlightWriter.make(str(folder / "ring"), 1, 0))
 
 
-def unattended(flight: Flight) -> Follower:
+def unattended(flight: Flight, monkeypatch: pytest.MonkeyPatch) -> Follower:
     """A follower without its thread, which would look by the clock: only the test looks."""
-    follower = Follower(flight.writer.complete)
-    follower._thread = threading.current_thread()
-    return follower
+    monkeypatch.setattr(Follower, "_begin", lambda _self: None)
+    return Follower(flight)
 
 
 class Ring:
     """A ring and a recorder of one group, in this process."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._path = folder / "ring"
-        flight = make_flight(folder)
-        self.follower = unattended(flight)
-        self.recorder = Recorder(flight, self.follower, lambda: "0 0-1")
+        self.follower = unattended(make_flight(folder), monkeypatch)
+        self.works = self.follower.works
+        self.recorder = self.follower.recorder(str, lambda: "0 0-1")
 
     def call(self, work: Any, operation: str = "all_reduce") -> None:
         self.recorder.end(self.recorder.begin(operation, []), operation, work)
 
     def complete(self) -> list[bool]:
-        entries: Any = _native.read_ring(self._path.read_bytes())["entries"]
-        return [entry["completed_ns"] != 0 for entry in entries]
+        return [entry["completed_ns"] != 0 for entry in self.entries()]
+
+    def entries(self) -> Any:
+        return _native.read_ring(self._path.read_bytes())["entries"]
 
 
-def test_a_work_that_is_complete_late_is_recorded_then(tmp_path: Path) -> None:
-    ring, works = Ring(tmp_path), [LateWork(), LateWork(), LateWork()]
+def test_a_work_that_is_complete_late_is_recorded_then(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring, works = Ring(tmp_path, monkeypatch), [LateWork(), LateWork(), LateWork()]
     for work in works:
         ring.call(work)
-    ring.follower.look_at_all()
+    ring.works.look_at_all()
     assert ring.complete() == [False, False, False]
     works[1].is_done = True  # out of order
-    ring.follower.look()
+    ring.works.look()
     assert ring.complete() == [False, False, False], "up to the first that is not"
-    ring.follower.look_at_all()
+    ring.works.look_at_all()
     assert ring.complete() == [False, True, False]
     works[0].is_done = True
     ring.call(LateWork())
     assert ring.complete() == [True, True, False, False], "a call looks at the oldest"
 
 
-def test_a_work_that_never_says_so_is_complete_when_the_next_call_begins(tmp_path: Path) -> None:
-    ring, work = Ring(tmp_path), LateWork(has_future=False)
+def test_a_work_that_never_says_so_is_complete_when_the_next_call_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring, work = Ring(tmp_path, monkeypatch), LateWork(has_future=False)
     ring.call(work, "reduce_scatter")
-    ring.follower.look_at_all()
+    ring.works.look_at_all()
     assert ring.complete() == [False]
     ring.call(LateWork())
     assert ring.complete() == [True, False]
 
 
-def test_a_work_of_a_failed_device_is_not_complete(tmp_path: Path) -> None:
+def test_a_work_of_a_failed_device_is_not_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Broken(LateWork):
         def is_completed(self) -> bool:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
 
-    ring = Ring(tmp_path)
+    ring = Ring(tmp_path, monkeypatch)
     ring.call(Broken())
-    ring.follower.look_at_all()
+    ring.works.look_at_all()
     assert ring.complete() == [False]
+
+
+def hook(operation: str, *, tensors: list[Any], is_async: bool, work: Any = None) -> Any:
+    """What torch passes to a hook."""
+    return SimpleNamespace(name=SimpleNamespace(name=operation, value=ord(operation[0])),
+                           async_op=is_async, input_tensors=tensors, output_tensors=[], work=work)
+
+
+def test_the_end_of_the_scripts_own_wait_is_the_end_of_the_collective(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = Ring(tmp_path, monkeypatch)
+    work: Any = LateWork()
+    waits: Any = ring.works.wrap_wait(lambda _self, timeout=None: timeout)
+    monkeypatch.setattr(LateWork, "wait", waits, raising=False)
+    before, after = ring.recorder.before, ring.recorder.after
+    call = hook("a", tensors=[Bytes()], is_async=False, work=work)
+    before(call)
+    after(call)
+    assert ring.complete() == [False]
+    threading.Thread(target=work.wait).start()  # of another thread: it waits for something else
+    assert work.wait(timeout=3) == 3
+    assert ring.complete() == [True]
+    # Nobody waits for it, so the next call of the thread is its end.
+    before(call)
+    after(call)
+    before(hook("b", tensors=[], is_async=False))
+    after(hook("b", tensors=[], is_async=False, work=work))
+    assert ring.complete() == [True, True, False]
+    work.wait()
+    assert ring.complete()[2] is False, "no tensor on the host: its Work says when"
+    work.is_done = True
+    ring.works.look()
+    assert ring.complete()[2] is True
+    assert [e["bytes"] for e in ring.entries()] == [8, 8, 0]
+
+
+def test_a_wait_for_a_device_is_not_the_end_of_the_collective(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring, work, tensor = Ring(tmp_path, monkeypatch), LateWork(), Bytes()
+    monkeypatch.setattr(LateWork, "wait", ring.works.wrap_wait(lambda _self: True), raising=False)
+    for is_on_host, is_async in ((False, False), (True, True)):
+        tensor.is_cpu = is_on_host
+        call = hook("a", tensors=[tensor], is_async=is_async, work=work)
+        ring.recorder.before(call)
+        ring.recorder.after(call)
+        cast(Any, work).wait()
+    assert ring.complete() == [False, False]
+
+
+def test_a_call_that_raises_ends_with_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring, tensors = Ring(tmp_path, monkeypatch), [Bytes()]
+    ring.recorder.before(hook("a", tensors=tensors, is_async=False))
+    ring.recorder.before(object())  # a torch whose hooks have other arguments
+    ring.recorder.after(object())
+    assert ring.complete() == [True, True]
 
 
 class OldGroup:
@@ -312,24 +378,21 @@ class Bytes:
 
     dtype = "torch.int8"
 
-    def numel(self) -> int:
-        return 8
-
-    def element_size(self) -> int:
-        return 1
+    nbytes = 8
+    is_cpu = True
 
 
 def test_the_methods_of_a_torch_without_hooks_are_recorded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ring, flight, tensor = tmp_path / "ring", make_flight(tmp_path), Bytes()
-    follower = unattended(flight)
+    follower = unattended(flight, monkeypatch)
     group, other, unknown = OldGroup(), OldGroup(), OldGroup()
     world = SimpleNamespace(
         pg_names={group: "0", other: "3"}, pg_group_ranks={group: {0: 0, 1: 1}, other: {4: 0, 6: 1}}
     )
     patched = type("Patched", (OldGroup,), {})
-    collective_methods.patch(SimpleNamespace(ProcessGroup=patched, _world=world), flight, follower)
+    collective_methods.patch(SimpleNamespace(ProcessGroup=patched, _world=world), follower)
     for one in (group, other, unknown):
         monkeypatch.setattr(one, "__class__", patched)
     group.allreduce([tensor])

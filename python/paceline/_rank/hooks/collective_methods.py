@@ -10,8 +10,11 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from paceline._rank.flight import Flight
-from paceline._rank.hooks.collective_recorder import Follower, Recorder, group_text
+from paceline._rank.hooks.collective_recorder import Follower, group_text
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paceline._native import CollectiveRecorder
 
 # The method, the name of torch.distributed's function, and the index of the argument that is sent.
 _METHODS = (
@@ -35,19 +38,18 @@ _METHODS = (
     ("recv", "recv", 0),
     ("recv_anysource", "recv", 0),
 )
-Find = Callable[[Any], Recorder]
 
 
-def patch(module: Any, flight: Flight, follower: Follower) -> None:
+def patch(module: Any, follower: Follower) -> None:
     """Record the calls of `module.ProcessGroup`'s methods: `patch(distributed_c10d, …)`."""
-    recorders: weakref.WeakKeyDictionary[Any, Recorder] = weakref.WeakKeyDictionary()
+    recorders: weakref.WeakKeyDictionary[Any, CollectiveRecorder] = weakref.WeakKeyDictionary()
 
-    def find(group: Any) -> Recorder:
+    def find(group: Any) -> "CollectiveRecorder":
         recorder = recorders.get(group)
         if recorder is None:
             name = str(module._world.pg_names.get(group, ""))
             text = group_text(module, name, group.size())
-            recorder = recorders[group] = Recorder(flight, follower, lambda: text)
+            recorder = recorders[group] = follower.recorder(str, lambda: text)
         return recorder
 
     for method, operation, sent in _METHODS:
@@ -56,7 +58,8 @@ def patch(module: Any, flight: Flight, follower: Follower) -> None:
             setattr(module.ProcessGroup, method, _recorded(call, operation, sent, find))
 
 
-def _recorded(call: Callable[..., Any], operation: str, sent: int, find: Find) -> Any:
+def _recorded(call: Callable[..., Any], operation: str, sent: int,
+              find: Callable[[Any], "CollectiveRecorder"]) -> Any:
     @functools.wraps(call)
     def calls(self: Any, *args: Any, **kwargs: Any) -> Any:
         recorder = find(self)
@@ -79,6 +82,6 @@ def _tensors(values: Any) -> list[Any]:
     for value in values:
         if isinstance(value, (list, tuple)):
             found += _tensors(value)
-        elif hasattr(value, "element_size"):
+        elif hasattr(value, "nbytes"):
             found.append(value)
     return found

@@ -1,8 +1,8 @@
 """Records each collective of an unmodified script, by the hooks of torch's process groups.
 
 `_register_pg_in_world` sees every group, also those of `split_group`. The hook before a collective
-records its begin; the hook after it gets torch's `Work`. For a torch without such hooks,
-collective_methods.py patches the methods instead.
+records its begin; the hook after it gets torch's `Work`. Both are C++, in bindings/collectives.cc.
+For a torch without such hooks, collective_methods.py patches the methods instead.
 """
 
 import atexit
@@ -12,9 +12,13 @@ from typing import Any
 
 from paceline._rank.flight import Flight
 from paceline._rank.hooks import collective_methods
-from paceline._rank.hooks.collective_recorder import WORKS_MAX, Follower, Recorder, group_text
+from paceline._rank.hooks.collective_recorder import Follower, group_text
 from paceline._rank.hooks.on_import import when_imported
 from paceline._rank.hooks.waits import watch_waits
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paceline._native import CollectiveRecorder
 
 _MODULE = "torch.distributed.distributed_c10d"
 _HOOK_ID = int.from_bytes(b"paceline", "little") >> 1
@@ -45,29 +49,9 @@ NAMES = {
 }
 
 
-class _Hooks:
-    """The two hooks of one process group, as torch calls them."""
-
-    def __init__(self, recorder: Recorder) -> None:
-        self._recorder = recorder
-        self._begun: dict[int, tuple[int, str]] = {}
-        self._operations: dict[int, str] = {}
-
-    def before(self, call: Any) -> None:
-        kind = call.name.value  # reading its name takes 1 µs
-        operation = self._operations.get(kind)
-        if operation is None:
-            text: str = call.name.name
-            operation = self._operations[kind] = NAMES.get(text, text.lower())
-        tensors = call.input_tensors or call.output_tensors
-        if len(self._begun) >= WORKS_MAX:  # calls that raised never get a Work
-            self._begun.clear()
-        self._begun[call.op_id] = (self._recorder.begin(operation, tensors), operation)
-
-    def after(self, call: Any) -> None:
-        begun = self._begun.pop(call.op_id, None)
-        if begun is not None:
-            self._recorder.end(*begun, call.work)
+def _operation(kind: Any) -> str:
+    text: str = kind.name
+    return NAMES.get(text, text.lower())
 
 
 def watch_collectives(flight: Flight) -> Callable[[], int]:
@@ -75,22 +59,22 @@ def watch_collectives(flight: Flight) -> Callable[[], int]:
 
     Returns a function that records which of them are complete by now.
     """
-    follower = Follower(flight.writer.complete)
+    follower = Follower(flight)
 
     def then(module: Any) -> None:
         group = module.__dict__.get("ProcessGroup")  # none in a torch without distributed
         has_hooks = hasattr(group, "register_pre_hook")
         if has_hooks and hasattr(module, "_register_pg_in_world"):
-            _watch_registration(module, flight, follower)
+            _watch_registration(module, follower)
         elif group is not None:
-            collective_methods.patch(module, flight, follower)
-        watch_waits(module, flight)
+            collective_methods.patch(module, follower)
+        watch_waits(module, follower.works)
 
     when_imported(_MODULE, then)
-    return follower.look
+    return follower.works.look
 
 
-def _watch_registration(module: Any, flight: Flight, follower: Follower) -> None:
+def _watch_registration(module: Any, follower: Follower) -> None:
     registers = module._register_pg_in_world
 
     @functools.wraps(registers)
@@ -98,17 +82,16 @@ def _watch_registration(module: Any, flight: Flight, follower: Follower) -> None
         result = registers(pg, *args, **kwargs)
         name = str(kwargs.get("group_name", args[2] if len(args) > 2 else pg.group_name))
         size = pg.size()
-        _attach(pg, Recorder(flight, follower, lambda: group_text(module, name, size)))
+        _attach(pg, follower.recorder(_operation, lambda: group_text(module, name, size)))
         return result
 
     module._register_pg_in_world = register
     atexit.register(_detach_all, module)
 
 
-def _attach(pg: Any, recorder: Recorder) -> None:
-    hooks = _Hooks(recorder)
-    pg.register_pre_hook(_HOOK_ID, hooks.before)
-    pg.register_post_hook(_HOOK_ID, hooks.after)
+def _attach(pg: Any, recorder: "CollectiveRecorder") -> None:
+    pg.register_pre_hook(_HOOK_ID, recorder.before)
+    pg.register_post_hook(_HOOK_ID, recorder.after)
 
 
 def detach(pg: Any) -> None:

@@ -5,31 +5,15 @@ the ring takes the time since its last collective began (client/flight_writer.cc
 waits of compiled graphs. On a GPU the host does not wait, so all ranks seem to work all the time.
 """
 
-import functools
-from threading import get_ident
-from time import monotonic_ns
 from typing import Any
 
-from paceline._rank.flight import Flight
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from paceline._native import CollectiveWorks
 
 
-def watch_waits(module: Any, flight: Flight) -> None:
-    """Measure the waits of this thread from now on: `watch_waits(distributed_c10d, flight)`."""
+def watch_waits(module: Any, works: "CollectiveWorks") -> None:
+    """Measure the waits of this thread from now on: `watch_waits(distributed_c10d, works)`."""
     work = module.__dict__.get("Work")
-    if work is None:  # a torch without distributed
-        return
-    wait = work.wait
-    waited = flight.writer.waited
-    own = get_ident()
-
-    @functools.wraps(wait)
-    def waits(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if get_ident() != own:
-            return wait(self, *args, **kwargs)
-        begun = monotonic_ns()
-        try:
-            return wait(self, *args, **kwargs)
-        finally:
-            waited(begun)
-
-    work.wait = waits
+    if work is not None:  # None in a torch without distributed
+        work.wait = works.wrap_wait(work.wait)
