@@ -121,7 +121,7 @@ class ImportList:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(path, json.dumps(fields))
         except OSError as error:
-            say(f"no import list: {error}")
+            say(f"the next start will be slower: its list of modules cannot be kept ({error})")
 
     def without(self, module: str, why: str) -> "ImportList":
         """The same list with a module that must not be loaded ahead, and the reason."""

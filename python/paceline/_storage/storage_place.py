@@ -101,10 +101,11 @@ def make_directory(place: str, *, patience: float = _ANSWER_SECONDS) -> None:
     why = "" if is_tried.wait(patience) else f"it does not answer within {patience:.0f} s"
     for error in errors[:1]:
         if error.errno in _NEVER_PASSES:
+            cannot = f"the directory does not exist and cannot be created: {error.strerror}"
             raise CheckpointError(
                 what="checkpoints cannot go there",
                 where=place,
-                why=f"the directory does not exist and cannot be created: {error.strerror}",
+                why="it is a file" if error.errno == errno.EEXIST else cannot,
                 fix="use another directory, or create this one for the user who runs the script",
             ) from error
         why = str(error.strerror)

@@ -241,10 +241,13 @@ def _loaded(file: str | io.BytesIO, where: str, *, mmap: bool = False) -> object
 def _reason(error: Exception) -> str:
     """The sentence of a loader's error that says what was found, without its advice to trust it."""
     lines = str(error).strip().splitlines() or [repr(error)]
+    if isinstance(error, (IndexError, EOFError)) or any(_NO_PICKLE in line for line in lines):
+        return "no torch.save wrote it: it is empty, damaged or of another kind"
     said = next((line for line in lines if "nsupported" in line or "error:" in line), lines[0])
-    return said.strip().split(" was not an allowed global")[0].removeprefix("WeightsUnpickler ")
+    return said.strip().split(" was not an allowed global")[0].rpartition("error: ")[2]
 
 
+_NO_PICKLE = "Unsupported operand"  # the first byte that is no instruction of a pickle
 _PLAIN = "only tensors and plain values are loaded: save it again as a dict of those"
 _READABLE = "name a file or a folder that can be read here"
 _INCOMPLETE = "bring all files of the folder here, or save it again"

@@ -42,6 +42,9 @@ def test_where_nothing_can_be_made_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="cannot be created: Not a directory") as raised:
         make_directory(str(tmp_path / "file" / "c"))
     assert raised.value.where == str(tmp_path / "file" / "c")
+    with pytest.raises(CheckpointError) as raised:
+        make_directory(str(tmp_path / "file"))
+    assert raised.value.why == "it is a file"
 
 
 def test_what_passes_is_said_and_tried_again(

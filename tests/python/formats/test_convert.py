@@ -87,3 +87,17 @@ def test_what_runs_code_is_refused_and_does_not_run(
         assert main(["import", str(tmp_path / name), str(tmp_path / "in")]) == 2, name
         assert "error[PL-E083]: the file cannot be imported" in capsys.readouterr().err, name
     assert not (tmp_path / "mark").exists() and not (tmp_path / "in").exists()
+
+
+def test_a_file_of_another_kind_is_called_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, text in {"text.pt": "import sys", "list.csv": "a,b", "empty.pt": ""}.items():
+        (tmp_path / name).write_text(text)
+        assert main(["import", str(tmp_path / name), str(tmp_path / "in")]) == 2, name
+        told = capsys.readouterr().err
+        assert "no torch.save wrote it" in told, told
+        assert "file an issue" not in told, told
+    torch.save({"model": torch.nn.Linear(1, 1)}, tmp_path / "module.pt")
+    assert main(["import", str(tmp_path / "module.pt"), str(tmp_path / "in")]) == 2
+    assert "why    Unsupported global: GLOBAL torch.nn" in capsys.readouterr().err
