@@ -8,6 +8,10 @@ from paceline._restore.images import UnreadableError
 from paceline._restore.patience import STORAGE_SECONDS
 from paceline.errors import CheckpointError
 
+READ_RIGHTS = (
+    "grant this user the rights to read it and start again: it does not count as damaged"
+)
+
 
 def tell_passed_over(answer: Fields, *, says: bool) -> str:
     """Text about newer folders that the restore passed over, for the end of a sentence.
@@ -25,6 +29,13 @@ def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> Checkpoi
 
     Storage that does not answer is not reported: its content may be undamaged.
     """
+    if error.is_denied:
+        return CheckpointError(
+            what=f"step {answer.get('step')} cannot be read",
+            where=str(answer.get("path", "memory")),
+            why=str(error),
+            fix=READ_RIGHTS,
+        )
     if answer.get("path") and error.is_away:
         return CheckpointError(
             what=f"step {answer.get('step')} cannot be read",

@@ -14,6 +14,7 @@ from typing import cast
 
 from paceline._base import launch
 from paceline._native import judge_place, newest_checkpoint
+from paceline._restore.damage import READ_RIGHTS
 from paceline._storage.storage_place import directory_of
 from paceline.errors import CheckpointError
 
@@ -43,6 +44,13 @@ def find(path: str | os.PathLike[str]) -> str:
         return newest_checkpoint(named)
     except RuntimeError as error:  # a format that only a newer version reads
         raise newer(named, error) from error
+    except PermissionError as error:
+        raise CheckpointError(
+            what="the newest checkpoint cannot be read",
+            where=named,
+            why=str(error),
+            fix=READ_RIGHTS,
+        ) from error
     except (LookupError, OSError) as error:
         raise CheckpointError(
             what="there is no checkpoint",

@@ -20,7 +20,8 @@ class UnreadableError(Exception):
     """An image is gone, damaged, or cannot be read.
 
     `is_away`: it cannot be read now, so nothing is known about its content. `is_all_away`: the
-    whole storage does not answer. `rank`: the image's rank; None: the checkpoint's own files.
+    whole storage does not answer. `is_denied`: it is away because this process has no rights to
+    read it. `rank`: the image's rank; None: the checkpoint's own files.
     """
 
     def __init__(
@@ -29,9 +30,11 @@ class UnreadableError(Exception):
         *,
         is_away: bool = False,
         is_all_away: bool = False,
+        is_denied: bool = False,
         rank: int | None = None,
     ) -> None:
         self.is_away = is_away
+        self.is_denied = is_denied
         self.is_all_away = is_all_away
         self.rank = rank
         super().__init__(why)
@@ -45,7 +48,11 @@ def _told(rank: int | None = None) -> Iterator[None]:
         # Only the agent returns EAGAIN, after it has asked the storage as a whole.
         is_all_away = error.errno == errno.EAGAIN
         raise UnreadableError(
-            str(error), is_away=True, is_all_away=is_all_away, rank=rank
+            str(error),
+            is_away=True,
+            is_all_away=is_all_away,
+            is_denied=isinstance(error, PermissionError),
+            rank=rank,
         ) from error
     except (LookupError, RuntimeError, notes.NotesError) as error:
         raise UnreadableError(str(error), rank=rank) from error

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from paceline._base import arguments
 from paceline._rank import progress
+from paceline._restore.damage import READ_RIGHTS
 from paceline._restore.fetching import at_hand, newer
 from paceline._restore.images import Images, UnreadableError
 from paceline._restore.restoring import Framework, Restoring
@@ -87,11 +88,12 @@ def _load(
         images = Images.stored(folder, progress.rank())
         work = fill(framework, images, state, strict=strict, where=named)
     except UnreadableError as error:
+        fix = f"paceline ckpt verify {named} names what is damaged; take another one"
         raise CheckpointError(
             what="the checkpoint cannot be read",
             where=named,
             why=str(error),
-            fix=f"paceline ckpt verify {named} names what is damaged; take another one",
+            fix=READ_RIGHTS if error.is_denied else fix,
         ) from error
     work.finish()
     step, told = int(str(work.own["step"])), work.told()

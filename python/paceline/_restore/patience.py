@@ -19,6 +19,8 @@ STORAGE_SECONDS = 600.0
 """So long a rank waits for storage; then it ends with an error, and the checkpoint stays."""
 FILE_SECONDS = 60.0
 """So long for one file, where storage does answer: then its disk has lost it."""
+DENIED_SECONDS = 15.0
+"""So long for rights to read, which a share may be about to grant again."""
 
 _PAUSE_SECONDS = 0.1
 _PAUSE_SECONDS_MAX = 5.0
@@ -35,8 +37,9 @@ def read_patiently(
 
     A missing or empty checkpoint directory counts as not mounted.
 
-    Raises UnreadableError: with `is_away` if storage did not answer for STORAGE_SECONDS; without it
-    if storage answers and this file is damaged, or unreadable for FILE_SECONDS.
+    Raises UnreadableError: with `is_away` if storage did not answer for STORAGE_SECONDS, or denied
+    the rights to read for DENIED_SECONDS; without it if storage answers and this file is damaged,
+    or unreadable for FILE_SECONDS.
     """
     began = now()
     pause = _PAUSE_SECONDS
@@ -48,14 +51,17 @@ def read_patiently(
             if not error.is_away and not _is_gone(os.path.dirname(folder)):
                 raise
             waited = now() - began
-            if not error.is_all_away and _answers(folder):
-                if waited >= FILE_SECONDS:
-                    raise UnreadableError(str(error), rank=error.rank) from error
-            elif waited >= STORAGE_SECONDS:
-                raise UnreadableError(str(error), is_away=True) from error
+            limit = DENIED_SECONDS if error.is_denied else STORAGE_SECONDS
+            is_one_file = not error.is_denied and not error.is_all_away and _answers(folder)
+            if is_one_file and waited >= FILE_SECONDS:
+                raise UnreadableError(str(error), rank=error.rank) from error
+            if not is_one_file and waited >= limit:
+                raise UnreadableError(
+                    str(error), is_away=True, is_denied=error.is_denied
+                ) from error
             if not is_told:
                 say(f"{folder} cannot be read now ({error}); trying again for up to "
-                    f"{STORAGE_SECONDS / 60:.0f} minutes")
+                    f"{_said(limit)}")
                 is_told = True
             sleep(pause)
             pause = min(2 * pause, _PAUSE_SECONDS_MAX)
@@ -63,6 +69,10 @@ def read_patiently(
         if is_told:
             say(f"{folder} was read after {now() - began:.0f} s")
         return found
+
+
+def _said(seconds: float) -> str:
+    return f"{seconds / 60:.0f} minutes" if seconds >= 60 else f"{seconds:.0f} seconds"
 
 
 def _is_gone(directory: str) -> bool:

@@ -1,10 +1,17 @@
 """Storage that is away while a rank restores: who waits, how long, and what is called damaged."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from paceline._restore.images import UnreadableError
-from paceline._restore.patience import FILE_SECONDS, STORAGE_SECONDS, read_patiently
+from paceline._restore.patience import (
+    DENIED_SECONDS,
+    FILE_SECONDS,
+    STORAGE_SECONDS,
+    read_patiently,
+)
 from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer, Loaded, load
 
@@ -81,6 +88,60 @@ def test_what_an_agent_cannot_ask_is_away_though_its_manifest_is_here(whole: Pat
     error = fail(whole, "it does not answer", is_away=True, is_all_away=True, time=time)
     assert error.is_away, "the checkpoint may be whole"
     assert time.now >= STORAGE_SECONDS
+
+
+def test_a_file_without_read_rights_is_told_soon_and_is_not_damaged(
+    whole: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only a person can grant rights; a share that lost them for a moment grants them itself."""
+    time = Time()
+
+    def read() -> None:
+        raise UnreadableError("Permission denied", is_away=True, is_denied=True, rank=0)
+
+    with pytest.raises(UnreadableError) as raised:
+        read_patiently(read, str(whole), now=lambda: time.now, sleep=time.sleep)
+    assert raised.value.is_denied
+    assert raised.value.is_away
+    assert DENIED_SECONDS <= time.now < DENIED_SECONDS + 10
+    assert "trying again for up to 15 seconds" in capsys.readouterr().err
+
+
+def test_a_checkpoint_without_read_rights_names_them(whole: Path) -> None:
+    """In a process of another user: root may read everything."""
+    denied = [next(whole.glob("shard-*")), whole / "MANIFEST.json", whole]
+    inside = [str(path.relative_to(whole.parent)) for path in denied]
+    done = subprocess.run(
+        [sys.executable, "-c", LOAD_WITHOUT_RIGHTS, str(whole.parent), *inside],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "Permission denied" in done.stdout
+    assert done.stdout.count("grant this user the rights to read it") == len(denied), done.stdout
+
+
+LOAD_WITHOUT_RIGHTS = """
+import os, sys, torch
+from paceline.torch import CheckpointError, load
+
+directory, *denied = sys.argv[1:]
+if os.geteuid() == 0:
+    for path, _folders, files in os.walk(directory):
+        for name in (path, *(os.path.join(path, file) for file in files)):
+            os.chown(name, 65534, 65534)
+    os.fchdir(os.open(directory, os.O_PATH))  # folders above may be root's alone
+    os.setegid(65534)
+    os.seteuid(65534)
+for path in denied:
+    mode = os.stat(path).st_mode
+    os.chmod(path, 0)
+    try:
+        load(".", {"x": torch.zeros(10)})
+    except CheckpointError as error:
+        print(error)
+    os.chmod(path, mode)
+"""
 
 
 def test_a_file_that_comes_back_is_restored(whole: Path) -> None:
