@@ -41,6 +41,7 @@ _CONNECT_S = 1.0
 _PLACE_WORDS = 3  # of PACELINE_STORE
 _LOOPBACK = ("127.0.0.1", "localhost")
 _BACKLOG = 2048  # the value that torch uses
+_LIBUV_TAKES_SOCKETS = (2, 8)  # the first torch; an older one prints an error before it refuses
 _ARGUMENTS = ("host_name", "port", "world_size", "is_master")  # of torch's TCPStore, in its order
 
 
@@ -100,10 +101,30 @@ def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
         if is_local and told.get("port") and "master_listen_fd" not in named:
             listener = loopback_listener(int(told["port"]))
             if listener is not None:
-                named["master_listen_fd"] = listener
+                return _serve(make, listener, given, named)
         return make(*given, **named)
 
     return create
+
+
+def _serve(
+    make: Callable[..., Any], listener: int, given: tuple[Any, ...], named: dict[str, Any]
+) -> Any:
+    """A server on that socket. In older torch only its server without libuv takes a socket."""
+    named["master_listen_fd"] = listener
+    without = {**named, "use_libuv": False}
+    if _torch_version() < _LIBUV_TAKES_SOCKETS:
+        return make(*given, **without)
+    try:
+        return make(*given, **named)
+    except NotImplementedError:
+        return make(*given, **without)
+
+
+def _torch_version() -> tuple[int, ...]:
+    """Its first two numbers: (2, 15)."""
+    text = str(getattr(sys.modules.get("torch"), "__version__", ""))
+    return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
 
 
 class Rounds:

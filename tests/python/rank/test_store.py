@@ -107,6 +107,27 @@ def test_the_store_of_one_host_is_not_reached_from_others(libuv: bool) -> None:
     assert again.get("key") == b"value"
 
 
+@pytest.mark.parametrize("version", ["2.4.1+cu121", "2.7.0", "2.99.0"])
+def test_older_torch_serves_without_libuv(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its server with libuv takes no socket, and init_process_group would fail on one host."""
+    torch = types.ModuleType("torch")
+    vars(torch)["__version__"] = version
+    monkeypatch.setitem(__import__("sys").modules, "torch", torch)
+    tried: list[bool] = []
+
+    def make(*_given: Any, use_libuv: bool, master_listen_fd: int, **_named: Any) -> str:
+        tried.append(use_libuv)
+        if use_libuv:
+            raise NotImplementedError("listen fd")
+        os.close(master_listen_fd)
+        return "server"
+
+    with listener() as probe:
+        port = probe.getsockname()[1]
+    assert store.on_loopback(make)("127.0.0.1", port, 2, True, use_libuv=True) == "server"
+    assert tried == ([True, False] if version == "2.99.0" else [False]), "without torch's error"
+
+
 def test_other_stores_are_made_as_torch_makes_them() -> None:
     made: list[dict[str, Any]] = []
     make = store.on_loopback(lambda *_given, **named: made.append(named))
