@@ -18,6 +18,7 @@ from lightning.pytorch import Callback, LightningModule, Trainer
 from lightning.pytorch.plugins import TorchCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
+from paceline._base.wording import say
 from paceline.errors import CheckpointError
 from paceline.integrations.flash import Flash, Options
 
@@ -72,6 +73,7 @@ class FlashCheckpoint(Flash, Callback):
     ) -> None:
         if self._is_resumed and batch_idx > 0:  # the loader was restarted within an epoch
             self._checkpointer.restore_random()
+            _tell_restarted(trainer, batch_idx)
         self._is_resumed = False
 
     def on_train_batch_end(
@@ -89,6 +91,20 @@ class FlashCheckpoint(Flash, Callback):
         connector = trainer._checkpoint_connector  # pyright: ignore[reportPrivateUsage]
         state = {"lightning": connector.dump_checkpoint(weights_only=False)}
         self._checkpointer.save(trainer.global_step - 1, state)
+
+
+def _tell_restarted(trainer: Trainer, count: int) -> None:
+    """Say what a plain loader costs: Lightning reads the epoch's data from its begin again."""
+    loaders = cast("object", trainer.train_dataloader)
+    if isinstance(loaders, dict):
+        loaders = list(cast("dict[object, object]", loaders).values())
+    each = cast("list[object]", loaders) if isinstance(loaders, (list, tuple)) else [loaders]
+    if trainer.global_rank == 0 and not all(hasattr(one, "state_dict") for one in each):
+        say(
+            f"Lightning begins this epoch's data again, after {count} batches of it: {count} are "
+            "seen twice, and as many at its end not at all; a loader with state_dict, such as "
+            "paceline.torch.ElasticLoader, goes on where it was"
+        )
 
 
 class FlashIO(TorchCheckpointIO):

@@ -49,10 +49,11 @@ torch.save({"net": net.state_dict(), "why": flash.restored, "step": trainer.glob
 """
 
 
-def run(warm: Warm, tmp_path: Path, name: str, die_at: int, *, is_whole: bool = False) -> None:
+def run(warm: Warm, tmp_path: Path, name: str, die_at: int, *, is_whole: bool = False) -> str:
     words = [str(tmp_path / f"ckpt-{name}"), str(tmp_path / f"{name}.pt"), str(die_at), "3"]
     done = warm.run(SCRIPT, *words, env={"WHOLE": "1"} if is_whole else {})
     assert done.returncode == (-9 if die_at >= 0 else 0), done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize("die_at", [4, 6])
@@ -62,7 +63,10 @@ def test_it_goes_on_bit_for_bit(warm: Warm, tmp_path: Path, die_at: int) -> None
 
     run(warm, tmp_path, "whole", -1, is_whole=True)
     run(warm, tmp_path, "cut", die_at)
-    run(warm, tmp_path, "cut", -1)
+    told = run(warm, tmp_path, "cut", -1)
+    batch = die_at % 4
+    assert ("begins this epoch's data again" in told) is (batch > 0)
+    assert f"after {batch} batches of it" in told or batch == 0
     whole = torch.load(tmp_path / "whole.pt", weights_only=True)
     cut = torch.load(tmp_path / "cut.pt", weights_only=True)
     assert f"step {die_at - 1}" in cut["why"] and "memory" in cut["why"]
