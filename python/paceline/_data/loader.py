@@ -14,13 +14,12 @@ from paceline._data.cut import CutBySpeed, Gather, SpeedCutter
 from paceline._data.fingerprint import digest
 from paceline._data.likeness import Likeness, read_here
 from paceline._data.order import Json, Ordered
+from paceline._data.position import SCHEMA, checked_state
 from paceline._native import BatchCut, cut_evenly
 from paceline._rank import progress
 from paceline.errors import DataError
 
-SCHEMA = "paceline.data/1"
 _WHERE = "ElasticLoader"
-_PLACE = ("epoch", "consumed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +112,7 @@ class BaseLoader(ABC):
         self.consumed = 0  # yielded ordinals of the epoch, in whole steps
         self.current: Share | None = None  # the share that was yielded last
         self._turn = 0  # number of the newest iterator; older ones raise
+        self._is_read_here = False  # the newest batch of the epoch was yielded by this process
 
     def _make_cut(self, micro_batch: int | None, *, drop_last: bool, even_steps: bool) -> BatchCut:
         self._is_even = even_steps
@@ -232,6 +232,8 @@ class BaseLoader(ABC):
                 reached = (share.epoch, share.step[1])
                 yield share
 
+        if self._is_read_here:
+            self.leave_read_epoch()
         if self.by_speed is not None:
             self.by_speed.pause()
         self._likeness.before_workers()
@@ -245,12 +247,23 @@ class BaseLoader(ABC):
             self.current = share
             if share.ends_step:
                 self.consumed = share.step[1]
+            self._is_read_here = True
             yield batch
             if self.by_speed is not None and share.ends_step and turn == self._turn:
                 self._step_ended(self.by_speed, share, reached)
         self._must_be_newest(turn)
         # A step counts even if this rank has no share in it.
         self.epoch, self.consumed = self.epoch + 1, 0
+
+    def leave_read_epoch(self) -> None:
+        """Begin the next epoch, if all batches of the current one were read.
+
+        A trainer that counts `len(loader)` batches does not ask for the end of the epoch, and its
+        next iterator is for the next epoch. After a restore only the trainer's adapter knows that.
+        """
+        is_over = next(self._steps(self.epoch, self.consumed), None) is None
+        if self.consumed > 0 and is_over:
+            self.epoch, self.consumed = self.epoch + 1, 0
 
     def _read_order(self) -> str:
         """16 digits of the terms and order of the current epoch. They must agree on all ranks."""
@@ -397,6 +410,7 @@ class BaseLoader(ABC):
         self._of_sampler("load_sampler", saved.get("sampler"))
         self.epoch, self.consumed = cast("int", saved["epoch"]), cast("int", saved["consumed"])
         self.current = None
+        self._is_read_here = False
         if self.by_speed is not None:
             self.by_speed.load(saved.get("cut"))
         try:
@@ -448,23 +462,6 @@ def _none(_argument: object) -> None:
 
 def _no_ends(_epoch: int) -> list[int] | None:
     return None
-
-
-def checked_state(state: object) -> Json:
-    fields = cast("Json", state) if isinstance(state, dict) else {}
-    fields = {**fields, **{key: arguments.whole(fields.get(key)) for key in _PLACE}}
-    numbers = [fields[key] for key in _PLACE]
-    is_whole = fields.get("schema") == SCHEMA and all(
-        isinstance(fields.get(key), dict) for key in ("order", "fingerprint")
-    )
-    if not is_whole or not all(isinstance(n, int) and n >= 0 for n in numbers):
-        raise DataError(
-            what="the state is not a position of a loader",
-            where="load_state_dict",
-            why=f"it is not a {SCHEMA}: {str(state)[:80]}",
-            fix="restore the loader under the name under which it was saved",
-        )
-    return fields
 
 
 def rank_and_size(where: str, rank: int | None, world_size: int | None) -> tuple[int, int]:

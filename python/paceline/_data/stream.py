@@ -8,8 +8,9 @@ from typing import Any, cast
 from paceline._base import arguments
 from paceline._data.agreement import Agreement, Differs, disagreement
 from paceline._data.fingerprint import digest
-from paceline._data.loader import SCHEMA, checked_state, rank_and_size
+from paceline._data.loader import rank_and_size
 from paceline._data.order import Json
+from paceline._data.position import SCHEMA, checked_state
 from paceline._native import cut_evenly
 from paceline.errors import DataError
 

@@ -19,6 +19,7 @@ from lightning.pytorch.plugins import TorchCheckpointIO
 from lightning.pytorch.strategies import DDPStrategy, SingleDeviceStrategy
 
 from paceline._base.wording import say
+from paceline._data.loader import BaseLoader
 from paceline.errors import CheckpointError
 from paceline.integrations.flash import Flash, Options
 
@@ -67,6 +68,10 @@ class FlashCheckpoint(Flash, Callback):
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         self._last = trainer.global_step
+        # Lightning leaves out an epoch that was read to its end. So does a restored loader.
+        for loader in _loaders_of(trainer):
+            if isinstance(loader, BaseLoader):
+                loader.leave_read_epoch()
 
     def on_train_batch_start(
         self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int
@@ -93,13 +98,17 @@ class FlashCheckpoint(Flash, Callback):
         self._checkpointer.save(trainer.global_step - 1, state)
 
 
-def _tell_restarted(trainer: Trainer, count: int) -> None:
-    """Say what a plain loader costs: Lightning reads the epoch's data from its begin again."""
+def _loaders_of(trainer: Trainer) -> list[object]:
     loaders = cast("object", trainer.train_dataloader)
     if isinstance(loaders, dict):
-        loaders = list(cast("dict[object, object]", loaders).values())
-    each = cast("list[object]", loaders) if isinstance(loaders, (list, tuple)) else [loaders]
-    if trainer.global_rank == 0 and not all(hasattr(one, "state_dict") for one in each):
+        return list(cast("dict[object, object]", loaders).values())
+    return list(cast("list[object]", loaders)) if isinstance(loaders, (list, tuple)) else [loaders]
+
+
+def _tell_restarted(trainer: Trainer, count: int) -> None:
+    """Say what a plain loader costs: Lightning reads the epoch's data from its begin again."""
+    is_plain = not all(hasattr(one, "state_dict") for one in _loaders_of(trainer))
+    if trainer.global_rank == 0 and is_plain:
         say(
             f"Lightning begins this epoch's data again, after {count} batches of it: {count} are "
             "seen twice, and as many at its end not at all; a loader with state_dict, such as "

@@ -57,6 +57,19 @@ def taken(loader: ElasticLoader, batches: int | None = None) -> list[torch.Tenso
     return found
 
 
+def test_a_reader_that_counts_batches_gets_each_epoch() -> None:
+    """Lightning reads `len(loader)` batches and does not ask for the end of the epoch."""
+    loader = ElasticLoader(ElasticDataset(Squares(32), shuffle=True, seed=7), global_batch=8)
+    for epoch in range(3):
+        batches = iter(loader)
+        found = [int(index) for _ in range(len(loader)) for index in next(batches)[0]]
+        assert sorted(found) == list(range(32)), epoch
+    # A restored loop over `range(loader.epoch, epochs)` reads the rest of its epoch: nothing.
+    again = ElasticLoader(ElasticDataset(Squares(32), shuffle=True, seed=7), global_batch=8)
+    again.load_state_dict(loader.state_dict())
+    assert (again.epoch, len(list(again)), again.epoch, len(list(again))) == (2, 0, 3, 4)
+
+
 def equal(a: list[torch.Tensor], b: list[torch.Tensor]) -> bool:
     return len(a) == len(b) and all(torch.equal(x, y) for x, y in zip(a, b, strict=True))
 
