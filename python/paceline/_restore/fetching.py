@@ -13,8 +13,11 @@ from collections.abc import Iterator
 from typing import cast
 
 from paceline._base import launch
-from paceline._native import judge_place, newest_checkpoint
+from paceline._base.wording import say
+from paceline._native import Manifest, judge_place, newest_checkpoint
+from paceline._rank import progress
 from paceline._restore.damage import READ_RIGHTS
+from paceline._storage.directory_id import order_of
 from paceline._storage.storage_place import directory_of
 from paceline.errors import CheckpointError
 
@@ -41,7 +44,9 @@ def find(path: str | os.PathLike[str]) -> str:
     fix = f"paceline ckpt copy {os.fspath(path)} DIR, and give DIR"
     named = directory_of(path, fix=fix)
     try:
-        return newest_checkpoint(named)
+        folder = newest_checkpoint(named)
+        _tell_passed_over(named, folder)
+        return folder
     except RuntimeError as error:  # a format that only a newer version reads
         raise newer(named, error) from error
     except PermissionError as error:
@@ -58,6 +63,22 @@ def find(path: str | os.PathLike[str]) -> str:
             why=str(error),
             fix="paceline ckpt ls DIR, with the directory that the Checkpointer was given",
         ) from error
+
+
+def _tell_passed_over(directory: str, taken: str) -> None:
+    """Say which damaged checkpoints of `directory` were saved after `taken`, a folder in it."""
+    name = os.path.basename(taken)
+    if progress.rank() != 0 or os.path.dirname(taken) != directory.rstrip("/"):
+        return
+    for other in sorted(os.listdir(directory), key=order_of):
+        folder = os.path.join(directory, other)
+        is_committed = os.path.lexists(os.path.join(folder, "MANIFEST.json"))
+        if order_of(other) <= order_of(name) or not is_committed:
+            continue
+        try:
+            Manifest.read(folder)
+        except (LookupError, OSError) as error:
+            say(f"passed over {other}: {error}")
 
 
 def newer(where: str, error: Exception) -> CheckpointError:

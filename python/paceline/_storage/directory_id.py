@@ -197,10 +197,10 @@ def _new_id() -> str:
 
 def _newest(listed: Iterable[str]) -> str:
     """The checkpoint among these names that was saved last; "" if there is none."""
-    return max(filter(_order, listed), key=_order, default="")
+    return max(filter(order_of, listed), key=order_of, default="")
 
 
-def _order(name: str) -> tuple[int, ...]:
+def order_of(name: str) -> tuple[int, ...]:
     """The sort key of a checkpoint's name: generation, branch, step; () for other names."""
     found = _CHECKPOINT.fullmatch(name)
     return (int(found[2]), int(found[3] or 0), int(found[1])) if found else ()

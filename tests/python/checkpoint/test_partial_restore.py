@@ -126,3 +126,18 @@ def test_what_is_not_there_is_told(tmp_path: Path, saved: tuple[Path, torch.nn.M
     victim.write_bytes(text)
     with pytest.raises(CheckpointError, match="are not those that were saved"):
         load(folder, {"model": model()}, strict=False)
+
+
+def test_a_damaged_newer_one_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step in (1, 2):
+        with Checkpointer(tmp_path / "c", every=1) as ckpt:
+            ckpt.save(step, {"x": torch.full((2,), float(step))})
+    (newest,) = (tmp_path / "c").glob("step-2-*")
+    (newest / "MANIFEST.json").write_text("{}")
+    state: dict[str, object] = {"x": torch.zeros(2)}
+    assert load(tmp_path / "c", state).step == 1
+    assert f"paceline: passed over {newest.name}: " in capsys.readouterr().err
+    load(next((tmp_path / "c").glob("step-1-*")), state)  # as asked for
+    assert "passed over" not in capsys.readouterr().err
