@@ -1,11 +1,14 @@
 """Tensors that several ranks saved under one name as the same part of a whole, but not equal.
 
+Also wholes of different shapes.
+
 Examples: pipeline stages whose layers have equal names on each rank, and statistics that each rank
 keeps for itself. A world of another size cannot tell which rank's tensor is meant.
 """
 
 import ctypes
 from collections.abc import Iterator
+from math import prod
 
 from paceline._restore.images import Source
 
@@ -16,7 +19,7 @@ _Place = tuple[str, tuple[int, ...], tuple[int, ...]]
 def differing(sources: list[Source]) -> set[str]:
     """Names of such tensors in these images. Compares bytes, so use it for images in memory."""
     first: dict[_Place, Source] = {}
-    found: set[str] = set()
+    found = _of_other_shapes(sources)
     for source in sources:
         again: dict[int, tuple[Source, list[str]]] = {}
         for key, (_index, box) in source.boxes.items():
@@ -28,6 +31,20 @@ def differing(sources: list[Source]) -> set[str]:
                 mine, theirs = _content(source, batch), _content(other, batch)
                 found |= {key for key in batch if mine[key] != theirs[key]}
     return found
+
+
+def _of_other_shapes(sources: list[Source]) -> set[str]:
+    """Names that ranks gave to wholes of different shapes."""
+    shapes: dict[str, set[tuple[int, ...]]] = {}
+    shards: set[str] = set()
+    for source in sources:
+        for key, (_index, box) in source.boxes.items():
+            if not prod(box.shape):
+                continue
+            shapes.setdefault(key, set()).add(box.shape)
+            if any(box.offset):
+                shards.add(key)
+    return {key for key, found in shapes.items() if len(found) > 1 and key not in shards}
 
 
 def _batches(keys: list[str], source: Source) -> Iterator[list[str]]:

@@ -51,6 +51,19 @@ def cover(parts: list[Part], wanted: Box) -> list[Part] | None:
     return chosen if volume == prod(wanted.shape) else None
 
 
+def of_one_tensor(parts: list[Part], *, is_own: bool) -> list[Part]:
+    """Without other ranks' tensors of this name: wholes of other shapes.
+
+    The first part's tensor is taken if `is_own`, else that of the lowest rank. Shards of one tensor
+    begin at different places.
+    """
+    shapes = {part.box.shape for part in parts if prod(part.box.shape)}
+    if len(shapes) < 2 or any(any(part.box.offset) for part in parts):
+        return parts
+    like = parts[0] if is_own else min(parts, key=lambda part: part.source.rank)
+    return [part for part in parts if part.box.shape == like.box.shape]
+
+
 def shared(a: Box, b: Box) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Begin and extent of the intersection of two boxes of one tensor."""
     begin = tuple(max(x, y) for x, y in zip(a.offset, b.offset, strict=True))

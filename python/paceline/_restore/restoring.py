@@ -13,7 +13,7 @@ from paceline._base.wording import described
 from paceline._restore import own_tensors
 from paceline._restore.borrowed import borrow
 from paceline._restore.images import Images, Memory, Region, Source
-from paceline._restore.parts import Part, cover, ends, memory, region, within
+from paceline._restore.parts import Part, cover, ends, memory, of_one_tensor, region, within
 from paceline._restore.wording import form_of, listed, shortened
 from paceline._state import notes
 from paceline._state.framework import SavingFramework
@@ -485,7 +485,8 @@ class Restoring:
             parent, _dot, name = key.rpartition(".")
             self._children.setdefault(parent, []).append(name)
         shapes = cast("dict[str, list[int]]", self.own.get("shapes", {}))
-        for key, parts in self._parts.items():
+        for key, found in self._parts.items():
+            parts = of_one_tensor(found, is_own=self._saved_by == self._size)
             # The whole shape of a sharded tensor cannot be found from one part.
             whole = tuple(shapes.get(key) or ends(parts))
             self._parts[key] = [

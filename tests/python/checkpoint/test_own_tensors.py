@@ -36,8 +36,23 @@ def stage(rank: int, *, alike: bool) -> Made:
     return net, optimizer
 
 
+def wider_stage(rank: int) -> Made:
+    """A module whose parameters have another shape on each rank, and of one even another form."""
+    torch.manual_seed(rank)
+    net = torch.nn.Sequential(torch.nn.Linear(3, 2 + rank), torch.nn.Linear(2 + rank, 2))
+    net.register_parameter("gain", torch.nn.Parameter(torch.ones([2] * (1 + rank))))
+    optimizer = torch.optim.AdamW(net.parameters())
+    (net(torch.randn(4, 3)).sum() + net.gain.sum()).backward()
+    optimizer.step()
+    return net, optimizer
+
+
 def save(directory: Path, ranks: int, *, alike: bool) -> list[Made]:
-    made = [stage(rank, alike=alike) for rank in range(ranks)]
+    return save_all(directory, [stage(rank, alike=alike) for rank in range(ranks)])
+
+
+def save_all(directory: Path, made: list[Made]) -> list[Made]:
+    ranks = len(made)
     name = storing.unused_name(str(directory), 3, ranks)
     directory.mkdir()
     for rank, (net, optimizer) in enumerate(made):
@@ -96,6 +111,35 @@ def test_parameters_of_the_ranks_own_are_refused_in_another_world(
         load(tmp_path / "c", {"stage": net, "optimizer": optimizer})
         kept = made[rank][0].state_dict()
         assert all(torch.equal(kept[key], value) for key, value in net.state_dict().items())
+
+
+def test_parameters_of_the_ranks_own_may_have_other_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = save_all(tmp_path / "c", [wider_stage(rank) for rank in range(2)])
+    differ = set(Manifest.read(folder_of(tmp_path / "c")).differing)
+    names = {"stage.0.weight", "stage.0.bias", "stage.1.weight", "stage.gain"}
+    assert differ >= names | {f"optimizer.state.{name}.exp_avg" for name in names}
+    words = [BINARY, "ckpt", "verify", tmp_path / "c"]
+    verify = subprocess.run(words, capture_output=True, check=False)
+    assert verify.returncode == 0, verify.stdout
+    for rank in range(2):
+        seat(monkeypatch, rank, 2)
+        net, optimizer = wider_stage(rank)
+        with torch.no_grad():
+            for parameter in net.parameters():
+                parameter.zero_()
+        load(tmp_path / "c", {"stage": net, "optimizer": optimizer})
+        kept = made[rank][0].state_dict()
+        assert all(torch.equal(kept[key], value) for key, value in net.state_dict().items())
+        moments = zip(made[rank][1].state.values(), optimizer.state.values(), strict=True)
+        assert all(torch.equal(a["exp_avg"], b["exp_avg"]) for a, b in moments)
+    for world in (1, 3):
+        seat(monkeypatch, 0, world)
+        net, optimizer = wider_stage(0)
+        with pytest.raises(CheckpointError, match=f"cannot be restored by {world}") as raised:
+            load(tmp_path / "c", {"stage": net, "optimizer": optimizer})
+        assert "stage.0.weight" in raised.value.why
 
 
 def test_buffers_that_differ_are_rank_0s_and_that_is_told(

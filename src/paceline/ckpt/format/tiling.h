@@ -10,10 +10,16 @@
 
 namespace paceline::ckpt {
 
+// What ranks that save a tensor of one name as a whole, in different shapes, are taken for.
+enum class OtherShapes {
+  kRefused,  // the tensor has no one shape
+  kOwn,      // each rank has a tensor of its own, as stages of a pipeline may
+};
+
 // Checks that every element of every tensor is in exactly one box; equal boxes (replicas) count
 // once. kInvalid names the first tensor that fails. A tensor's size is the extent of its boxes, so
 // a missing last box is not noticed. Returns the sorted names of tensors with replicas whose bytes
-// differ, as far as TensorBox::content is known.
-Result<std::vector<std::string>> CheckTiling(std::vector<TensorBox> boxes);
+// differ, as far as TensorBox::content is known, and of those that are kOwn.
+Result<std::vector<std::string>> CheckTiling(std::vector<TensorBox> boxes, OtherShapes others);
 
 }  // namespace paceline::ckpt

@@ -138,7 +138,8 @@ Result<Manifest> Gather(Store* store, const CommitPlace& place) {
     Append(&known.others, part->manifest.differing.others);
   }
   ShareFrozen(&whole.ranks);
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, CheckTiling(std::move(boxes)));
+  ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                   CheckTiling(std::move(boxes), OtherShapes::kOwn));
   whole.differing = Sort(names, loose, std::move(known));
   return whole;
 }

@@ -296,7 +296,7 @@ std::vector<std::string> VerifyCheckpoint(Store* store, const std::string& name)
     std::move(head->boxes.begin(), head->boxes.end(), std::back_inserter(boxes));
   }
   if (!wrong.empty()) return wrong;
-  if (const auto tiled = CheckTiling(std::move(boxes)); !tiled.ok()) {
+  if (const auto tiled = CheckTiling(std::move(boxes), OtherShapes::kOwn); !tiled.ok()) {
     wrong.push_back(tiled.failure().message);
   }
   return wrong;

@@ -81,12 +81,34 @@ TEST(TensorContentsTest, TilingNamesWhatDiffers) {
     return TensorBox{
         .key = key, .dtype = DType::kU8, .shape = {4}, .offset = {offset}, .content = content};
   };
-  const auto names = CheckTiling({box("same", 0, 5), box("same", 0, 5), box("other", 0, 5),
-                                  box("other", 0, 6), box("other", 0, 5), box("cut", 0, 1),
-                                  box("cut", 4, 2), box("part", 0, 1), box("part", 4, 2),
-                                  box("part", 4, 3), box("unknown", 0, 0), box("unknown", 0, 3)});
+  const auto names = CheckTiling(
+      {box("same", 0, 5), box("same", 0, 5), box("other", 0, 5), box("other", 0, 6),
+       box("other", 0, 5), box("cut", 0, 1), box("cut", 4, 2), box("part", 0, 1), box("part", 4, 2),
+       box("part", 4, 3), box("unknown", 0, 0), box("unknown", 0, 3)},
+      OtherShapes::kRefused);
   ASSERT_TRUE(names.ok());
   EXPECT_EQ(*names, (std::vector<std::string>{"other", "part"}));
+}
+
+TEST(TensorContentsTest, TilingTakesWholesOfOtherShapesForTheRanksOwn) {
+  const auto box = [](const char* key, std::vector<uint64_t> offset, std::vector<uint64_t> shape) {
+    return TensorBox{.key = key, .dtype = DType::kU8, .shape = shape, .offset = offset};
+  };
+  const std::vector<TensorBox> stages = {box("stage", {0, 0}, {4, 2}), box("stage", {0, 0}, {4, 3}),
+                                         box("norm", {0}, {4}),        box("norm", {0, 0}, {4, 1}),
+                                         box("same", {0}, {4}),        box("same", {0}, {4})};
+  EXPECT_FALSE(CheckTiling(stages, OtherShapes::kRefused).ok());
+  const auto names = CheckTiling(stages, OtherShapes::kOwn);
+  ASSERT_TRUE(names.ok());
+  EXPECT_EQ(*names, (std::vector<std::string>{"norm", "stage"}));
+  // Shards are still compared, and an empty one says nothing.
+  const auto shards = [&](std::vector<uint64_t> offset, std::vector<uint64_t> shape) {
+    return CheckTiling({box("x", {0}, {4}), box("x", {0}, {0}), box("x", offset, shape)},
+                       OtherShapes::kOwn);
+  };
+  EXPECT_TRUE(shards({4}, {4})->empty());
+  EXPECT_FALSE(shards({3}, {4}).ok());
+  EXPECT_FALSE(shards({5}, {4}).ok());
 }
 
 }  // namespace

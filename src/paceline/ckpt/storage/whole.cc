@@ -39,7 +39,7 @@ Result<std::unique_ptr<WholeReader>> WholeReader::Open(Store* store, const std::
   for (const auto& [key, parts] : reader->parts_) {
     for (const Part& part : parts) boxes.push_back(part.box);
   }
-  RETURN_IF_ERROR(CheckTiling(std::move(boxes)));
+  RETURN_IF_ERROR(CheckTiling(std::move(boxes), OtherShapes::kRefused));
   for (auto& [key, tensor] : reader->tensors_) {
     tensor.bytes = BytesOf(tensor.dtype);
     for (const uint64_t extent : tensor.shape) tensor.bytes *= extent;
