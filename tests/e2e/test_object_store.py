@@ -202,7 +202,7 @@ def test_a_bucket_that_is_not_there_is_an_error_and_no_empty_one(
               [str(SCRIPTS / "flash.py"), "--checkpoint", "s3://no-such-bucket/gpt", "--out",
                str(job.state), "--steps", "20"])
     assert job.wait() != 0
-    assert "may list the checkpoints in s3://no-such-bucket/gpt" in job.stderr
+    assert "may read the checkpoints in s3://no-such-bucket/gpt" in job.stderr
     assert "NoSuchBucket" in job.stderr
     assert not (job.state / "restored-0").exists(), "it did not begin anew"
 

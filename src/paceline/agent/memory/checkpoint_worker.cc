@@ -139,7 +139,8 @@ void CheckpointWorker::Do(const LookTask& task) {
     }
   } else {
     done.problem = newest.failure().message;
-    done.is_refused = newest.failure().kind == FailureKind::kNotOurs;
+    const Failure& failure = newest.failure();
+    done.is_refused = failure.kind == FailureKind::kNotOurs || ckpt::IsDenied(failure);
     done.is_newer = ckpt::IsNewer(newest.failure());
   }
   sink_(std::move(done));

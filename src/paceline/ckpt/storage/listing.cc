@@ -1,6 +1,7 @@
 #include "paceline/ckpt/storage/listing.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <iterator>
 #include <map>
 #include <memory>
@@ -44,6 +45,7 @@ Result<Folder> FolderOf(Store* store, const StoreEntry& entry, const std::string
   const bool has_none = failure.kind == FailureKind::kNotFound;
   const bool is_unfinished = has_none && name != latest && !entry.is_link;
   folder.state = is_unfinished ? FolderState::kUnfinished : FolderState::kDamaged;
+  folder.is_denied = IsDenied(failure);
   if (IsNewer(failure)) folder.state = FolderState::kNewer;
   folder.why = has_none ? "it has no manifest" : failure.message;
   if (has_none && name == latest) folder.why = "LATEST names it, and it has no manifest";
@@ -149,18 +151,27 @@ Result<std::vector<PassedOver>> PassedOverFor(Store* store, const std::string& t
   return passed;
 }
 
-Result<std::vector<Listed>> List(Store* store) {
-  ASSIGN_OR_RETURN(std::vector<Folder> all, Folders(store));
+namespace {
+
+// The folders that are whole, the last saved first.
+std::vector<Listed> WholeIn(std::vector<Folder> folders, const std::string& latest) {
   std::vector<Listed> found;
-  for (Folder& one : all) {
+  for (Folder& one : folders) {
     if (one.state == FolderState::kWhole) found.push_back({one.name, std::move(one.manifest)});
   }
-  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
-  std::vector<KeptFolder> folders;
-  for (const Listed& one : found) folders.push_back(KeptOf(one, latest));
+  std::vector<KeptFolder> kept;
+  for (const Listed& one : found) kept.push_back(KeptOf(one, latest));
   std::vector<Listed> sorted;
-  for (const size_t i : NewestFirst(folders)) sorted.push_back(std::move(found[i]));
+  for (const size_t i : NewestFirst(kept)) sorted.push_back(std::move(found[i]));
   return sorted;
+}
+
+}  // namespace
+
+Result<std::vector<Listed>> List(Store* store) {
+  ASSIGN_OR_RETURN(std::vector<Folder> all, Folders(store));
+  ASSIGN_OR_RETURN(const std::string latest, LatestIn(store));
+  return WholeIn(std::move(all), latest);
 }
 
 namespace {
@@ -182,16 +193,21 @@ std::vector<uint32_t> SharedFiles(const Manifest& manifest) {
   return file_of;
 }
 
-// The checkpoint in LATEST, if it was committed but its manifest is damaged or of a newer version.
-// The caller reports that. To start anew instead would hide the damage.
-Result<std::optional<StoredCheckpoint>> Unreadable(Store* store, const std::string& latest,
-                                                   const std::set<std::string>& except) {
-  std::optional<StoredCheckpoint> found;
-  if (latest.empty() || except.contains(latest)) return found;
-  ASSIGN_OR_RETURN(const bool is_committed, store->Has(KeyOf(latest, kManifestName)));
-  const SavedStep saved = SavedStepIn(latest).value_or(SavedStep());
-  if (is_committed) found = StoredCheckpoint{.name = latest, .saved = saved};
-  return found;
+// The damaged checkpoint that was saved last. The caller reports that. To start anew instead would
+// hide the damage.
+std::optional<StoredCheckpoint> DamagedIn(const std::vector<Folder>& folders,
+                                          const std::set<std::string>& except) {
+  for (const Folder& one : folders) {
+    if (one.state != FolderState::kDamaged || except.contains(one.name)) continue;
+    return StoredCheckpoint{.name = one.name, .saved = one.saved};
+  }
+  return std::nullopt;
+}
+
+// The failure of a look that found a checkpoint which this process has no rights to read. Its
+// content is unknown: it does not count as damaged, and no older one may replace it.
+Failure Denied(const std::string& name, const std::string& why) {
+  return {FailureKind::kSystem, Concat(name, ": ", why), EACCES};
 }
 
 // The newest checkpoint that the same job saved after `latest`, if LATEST was not updated because
@@ -210,6 +226,9 @@ Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
     if (!manifest.ok() && IsNewer(manifest.failure())) {
       return Annotate(manifest.failure(), entry.name);
     }
+    if (!manifest.ok() && IsDenied(manifest.failure())) {
+      return Denied(entry.name, manifest.failure().message);
+    }
     if (!manifest.ok() || manifest->job_id != latest.job_id) continue;
     found = Listed{entry.name, *std::move(manifest)};
   }
@@ -220,12 +239,18 @@ Result<std::optional<Listed>> LaterThan(Store* store, const Manifest& latest,
 
 namespace {
 
-// Fails with IsNewer if a newer version wrote a folder after `best` ("" means none).
-Result<void> CheckNothingNewer(Store* store, const std::string& best,
+// An error of one file, such as a bad sector: what else was found still counts.
+bool IsOfOneFile(const Failure& failure) {
+  return !IsAway(failure) && !IsNewer(failure) && !IsDenied(failure);
+}
+
+// Fails with IsNewer if a newer version wrote a folder after `best` ("" means none), and with
+// IsDenied if this process has no rights to read such a folder.
+Result<void> CheckNothingNewer(const std::vector<Folder>& folders, const std::string& best,
                                const std::set<std::string>& except) {
-  ASSIGN_OR_RETURN(const std::vector<Folder> folders, Folders(store));
   for (const Folder& one : folders) {
     if (one.name == best) return {};
+    if (one.is_denied && !except.contains(one.name)) return Denied(one.name, one.why);
     if (one.state != FolderState::kNewer || except.contains(one.name)) continue;
     return Failure{FailureKind::kNotHere, Concat(one.name, ": ", one.why)};
   }
@@ -247,20 +272,20 @@ Result<std::optional<StoredCheckpoint>> Newest(Store* store, const std::set<std:
     const Result<Manifest> manifest = ReadManifest(store, latest);
     if (manifest.ok()) {
       const Result<std::optional<Listed>> later = LaterThan(store, *manifest, except);
-      const bool is_unknown = !later.ok() && (IsAway(later.failure()) || IsNewer(later.failure()));
-      if (is_unknown) return later.failure();
+      if (!later.ok() && !IsOfOneFile(later.failure())) return later.failure();
       const bool is_later = later.ok() && later->has_value();
       return is_later ? stored((*later)->name, (*later)->manifest) : stored(latest, *manifest);
     }
     if (IsAway(manifest.failure())) return manifest.failure();
     if (IsNewer(manifest.failure())) return Annotate(manifest.failure(), latest);
   }
-  ASSIGN_OR_RETURN(const std::vector<Listed> all, List(store));
+  ASSIGN_OR_RETURN(const std::vector<Folder> folders, Folders(store));
+  const std::vector<Listed> all = WholeIn(folders, latest);
   const auto best = std::find_if(all.begin(), all.end(),
                                  [&](const Listed& one) { return !except.contains(one.name); });
-  RETURN_IF_ERROR(CheckNothingNewer(store, best != all.end() ? best->name : "", except));
+  RETURN_IF_ERROR(CheckNothingNewer(folders, best != all.end() ? best->name : "", except));
   if (best != all.end()) return stored(best->name, best->manifest);
-  return Unreadable(store, latest, except);
+  return DamagedIn(folders, except);
 }
 
 Result<std::optional<StoredCheckpoint>> Newest(const std::string& directory) {

@@ -3,6 +3,7 @@
 // Finds and verifies the checkpoints in a store (ckpt/store/store.h). ckpt/storage/storage.h writes
 // and removes them.
 
+#include <cerrno>
 #include <cstdint>
 #include <optional>
 #include <set>
@@ -39,8 +40,9 @@ struct Folder {
   std::string name;
   SavedStep saved;  // from its name
   FolderState state = FolderState::kWhole;
-  std::string why;    // why it is not kWhole
-  Manifest manifest;  // if kWhole
+  std::string why;         // why it is not kWhole
+  bool is_denied = false;  // kDamaged: this process has no rights to read its manifest
+  Manifest manifest;       // if kWhole
 };
 // All such folders, the highest (generation, branch, step) first. kSystem as for List.
 Result<std::vector<Folder>> Folders(Store* store);
@@ -66,9 +68,10 @@ struct Listed {
 // Every checkpoint with a readable manifest, the last saved first (model/retention.h). kSystem: the
 // store cannot be read, so it may not be empty.
 Result<std::vector<Listed>> List(Store* store);
-// The first checkpoint of List that is not in `except`. If there is none but LATEST names a
-// committed one, that one with 0 ranks: it exists, but its manifest cannot be read. IsNewer: a
-// newer version wrote the newest one, so no job may continue beside it.
+// The first checkpoint of List that is not in `except`. If there is none but there are damaged
+// ones, the last of these with 0 ranks: it exists, but its manifest cannot be read. IsNewer: a
+// newer version wrote the newest one, so no job may continue beside it. IsDenied: this process has
+// no rights to read the newest one.
 Result<std::optional<StoredCheckpoint>> Newest(Store* store,
                                                const std::set<std::string>& except = {});
 // The same for a directory of a file system.
@@ -86,6 +89,11 @@ inline std::string KeyOf(const std::string& folder, std::string_view file) {
 // a bad sector, does not count.)
 inline bool IsAway(const Failure& failure) {
   return failure.kind == FailureKind::kBusy || failure.kind == FailureKind::kNotOurs;
+}
+
+// True if this process has no rights to read that. Unlike damage, a person can change it.
+inline bool IsDenied(const Failure& failure) {
+  return failure.error_number == EACCES || failure.error_number == EPERM;
 }
 
 // The name in LATEST; "" if there is none or it is no checkpoint's name.

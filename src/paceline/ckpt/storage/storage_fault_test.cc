@@ -128,6 +128,32 @@ TEST_F(StorageFaultTest, EachCallOfALook) {
   }
 }
 
+// Without rights nothing is known about a checkpoint, so none may replace it.
+TEST_F(StorageFaultTest, WithoutRightsNoOlderOneIsTaken) {
+  const auto prepare = [this](Store* store) -> Result<void> {
+    RETURN_IF_ERROR(ranks_.SaveWhole(store, 1));
+    return ranks_.SaveWhole(store, 2);
+  };
+  for (const bool has_latest : {true, false}) {
+    Begin(prepare);
+    if (!has_latest) fs::remove(fs::path(root_) / "LATEST");
+    uint64_t denied = 0;
+    for (uint64_t call = 0;; ++call) {
+      FaultyDisk disk({.error = EACCES, .call = call});
+      const auto newest = Newest(MakePosixStore(root_, &disk).get());
+      if (disk.calls() <= call) break;
+      if (newest.ok()) {
+        ASSERT_TRUE(newest->has_value()) << "call " << call;
+        EXPECT_EQ((*newest)->saved.step, 2) << "call " << call;
+        continue;
+      }
+      EXPECT_TRUE(IsDenied(newest.failure())) << newest.failure().message;
+      ++denied;
+    }
+    EXPECT_GE(denied, has_latest ? 1u : 2u) << "the directory and the newest manifest";
+  }
+}
+
 // The same with a real file system that runs full, in a file on a loop device.
 TEST_F(StorageFaultTest, ADiskThatRunsFullKeepsTheOldOne) {
   const std::string image = dir_.path() + "/disk";

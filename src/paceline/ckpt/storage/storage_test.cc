@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
@@ -282,6 +283,23 @@ TEST_F(StorageTest, ADamagedNewestOneGivesWayToTheOneBefore) {
   EXPECT_FALSE((*Newest(store_.get(), {"step-1-g1", "step-2-g1"})).has_value());
   ASSERT_EQ(::truncate((storage_ + "/LATEST").c_str(), 0), 0);
   EXPECT_EQ((*Newest(store_.get()))->saved.step, 1);
+}
+
+TEST_F(StorageTest, WithoutLatestADamagedOneIsToldToo) {
+  for (const int64_t step : {1, 2}) {
+    SaveWhole(step);
+    ASSERT_EQ(::truncate((Folder(step) + "/MANIFEST.json").c_str(), 10), 0);
+  }
+  ASSERT_EQ(::unlink((storage_ + "/LATEST").c_str()), 0);
+  EXPECT_EQ((*Newest(store_.get()))->saved.step, 2);
+  EXPECT_EQ((*Newest(store_.get(), {NameOf(2)}))->saved.step, 1);
+  EXPECT_FALSE((*Newest(store_.get(), {NameOf(1), NameOf(2)})).has_value());
+  // All moved to another disk, which is not mounted.
+  for (const int64_t step : {1, 2}) {
+    std::filesystem::remove_all(Folder(step));
+    ASSERT_EQ(::symlink("/not/mounted", Folder(step).c_str()), 0);
+  }
+  EXPECT_EQ((*Newest(store_.get()))->saved.step, 2);
 }
 
 TEST_F(StorageTest, RemovingTheNewestMakesTheNextOneTheNewest) {

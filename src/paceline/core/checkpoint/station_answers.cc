@@ -187,11 +187,14 @@ void StationMachine::TellSilence() {
 }
 
 // Refused: no process of this job may read there, and none has before. This does not pass: the name
-// or the credentials are wrong. Neither does a newer version's checkpoint.
+// or the credentials are wrong. Neither does a newer version's checkpoint. A directory's rights are
+// corrected more easily, and memory may have the newest step. So a rank is told only after the time
+// in which it would have got that.
 void StationMachine::AnswerUnseen(const StorageLooked& event) {
   const std::string& why = event.problem;
-  const bool is_refused = event.is_refused && !has_seen_storage_;
   const std::string directory = terms().directory;
+  const bool is_path = directory.starts_with('/');
+  const bool is_refused = event.is_refused && !has_seen_storage_ && (is_blind_ || !is_path);
   for (auto& [peer, rank] : peers_) {
     if (!rank.wants_restore) continue;
     if (event.is_newer) {
@@ -208,10 +211,11 @@ void StationMachine::AnswerUnseen(const StorageLooked& event) {
     }
     MARK("storage lets nobody in");
     rank.wants_restore = false;
-    actions_.push_back(
-        AnswerProblem{peer, "no process of this job may list the checkpoints in " + directory, why,
-                      "correct its name, its endpoint or the credentials; to start at step 0 could "
-                      "hide checkpoints that are there"});
+    actions_.push_back(AnswerProblem{
+        peer, "no process of this job may read the checkpoints in " + directory, why,
+        std::string("correct ") +
+            (is_path ? "the access rights" : "its name, its endpoint or the credentials") +
+            "; to start at step 0 could hide checkpoints that are there"});
   }
 }
 

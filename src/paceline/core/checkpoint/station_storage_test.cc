@@ -200,10 +200,26 @@ TEST_F(StationStorageTest, APlaceThatLetsNobodyInIsAnError) {
   Step(StorageLooked{std::nullopt, "NoSuchBucket", true});
   ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
   EXPECT_EQ(Got<AnswerProblem>()[0].what,
-            "no process of this job may list the checkpoints in s3://bukket/run");
+            "no process of this job may read the checkpoints in s3://bukket/run");
   EXPECT_EQ(Got<AnswerProblem>()[0].why, "NoSuchBucket");
   Step(StorageLooked{std::nullopt, "NoSuchBucket", true});
   EXPECT_TRUE(Got<AnswerProblem>().empty());
+}
+
+TEST_F(StationStorageTest, ADirectoryWithoutRightsIsAnErrorWhenMemoryHadTheTimeToAnswer) {
+  Come("/run");
+  const StorageLooked denied{std::nullopt, "cannot list /run: Permission denied", true};
+  Step(denied);
+  EXPECT_TRUE(Got<AnswerProblem>().empty());
+  ASSERT_EQ(Got<AnswerNotice>().size(), 1u);
+  now_ = now_ + Duration::Seconds(10);
+  Step(StationTimePassed{});
+  Step(denied);
+  ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
+  EXPECT_EQ(Got<AnswerProblem>()[0].what,
+            "no process of this job may read the checkpoints in /run");
+  EXPECT_EQ(Got<AnswerProblem>()[0].fix,
+            "correct the access rights; to start at step 0 could hide checkpoints that are there");
 }
 
 }  // namespace
