@@ -489,9 +489,7 @@ class Restoring:
             parts = of_one_tensor(found, is_own=self._saved_by == self._size)
             # The whole shape of a sharded tensor cannot be found from one part.
             whole = tuple(shapes.get(key) or ends(parts))
-            self._parts[key] = [
-                Part(part.source, part.index, within(part.box, whole)) for part in parts
-            ]
+            self._parts[key] = [Part(p.source, p.index, within(p.box, whole)) for p in parts]
 
 
 def _is_alike(noted: tuple[str, object], kind: str, written: notes.Json) -> bool:
