@@ -174,7 +174,8 @@ operator-generate:  ## the operator's generated files, and deploy/kubernetes/ins
 operator-k8s:  ## the operator against a real API server, where there is one
 	@$(HAS_GO); if [ -z "$(K8S_BINARIES)" ]; then \
 	   echo "$@: SKIPPED: K8S_BINARIES names no folder with etcd and kube-apiserver"; exit 0; fi; \
-	 set -ex; $(MAKE) --no-print-directory operator; cd $(OPERATOR); go vet ./...; \
+	 set -ex; $(OPERATOR)/generate.sh --check; \
+	 $(MAKE) --no-print-directory operator; cd $(OPERATOR); go vet ./...; \
 	 K8S_BINARIES=$(K8S_BINARIES) go test -count=1 ./...
 
 report:  ## counts of the last runs by suite, and the ten slowest tests

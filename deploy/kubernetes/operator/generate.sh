@@ -1,8 +1,14 @@
 #!/bin/sh
-# Makes the generated files of the operator: Go code of the master's protocol, copies of the API
+# Makes the generated files of the operator: messages of the master's protocol, copies of the API
 # types, the CRD, and ../install.yaml. Needs protoc, and Go with a module proxy for the plugins.
+# With --check, it fails if that changed a file.
 set -eu
 cd "$(dirname "$0")"
+digest() {
+  sha256sum internal/pb/platform.pb.go api/v1alpha1/zz_generated.deepcopy.go config/*.yaml \
+    ../install.yaml
+}
+before=$(digest)
 tools=$(pwd)/../../../build/operator-tools
 proto=$(pwd)/../../../proto
 mkdir -p "$tools"
@@ -14,19 +20,13 @@ want() {  # want NAME MODULE@VERSION
   fi
   ln -sf "$1@${2##*@}" "$tools/$1"
 }
-want protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.8
-want protoc-gen-go-grpc google.golang.org/grpc/cmd/protoc-gen-go-grpc@v1.5.1
+want protoc-gen-go google.golang.org/protobuf/cmd/protoc-gen-go@v1.36.12
 want controller-gen sigs.k8s.io/controller-tools/cmd/controller-gen@v0.19.0
 
-package=paceline.dev/operator/internal/pb
 PATH=$tools:$PATH protoc -I "$proto" \
   --go_out=. --go_opt=module=paceline.dev/operator \
-  --go_opt="Mpaceline/v1/platform.proto=$package" \
-  --go_opt="Mpaceline/v1/control.proto=$package" \
-  --go-grpc_out=. --go-grpc_opt=module=paceline.dev/operator \
-  --go-grpc_opt="Mpaceline/v1/platform.proto=$package" \
-  --go-grpc_opt="Mpaceline/v1/control.proto=$package" \
-  paceline/v1/platform.proto paceline/v1/control.proto
+  --go_opt=Mpaceline/v1/platform.proto=paceline.dev/operator/internal/pb \
+  paceline/v1/platform.proto
 
 "$tools/controller-gen" object paths=./api/... crd output:crd:artifacts:config=config
 sed -i '/controller-gen.kubebuilder.io\/version/d; /^  annotations:$/d' \
@@ -41,3 +41,7 @@ sed -i '/controller-gen.kubebuilder.io\/version/d; /^  annotations:$/d' \
   done
 } > ../install.yaml
 gofmt -l -w api
+if [ "${1-}" = --check ] && [ "$before" != "$(digest)" ]; then
+  echo "operator/generate.sh: its files were not made from the present sources; commit them" >&2
+  exit 1
+fi

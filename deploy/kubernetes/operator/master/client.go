@@ -150,7 +150,7 @@ func (c *client) session(parent context.Context) (heard bool, err error) {
 	defer connection.Close()
 	timer := time.AfterFunc(connectTimeout, cancel)
 	ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+c.target.Token)
-	stream, err := pb.NewControlClient(connection).Supervise(ctx)
+	stream, err := pb.Supervise(ctx, connection)
 	if err != nil {
 		return false, err
 	}
@@ -186,7 +186,7 @@ func (c *client) hear(s *decide.Stream, order *pb.SupervisorOrder) {
 }
 
 // send tells what this stream has not told yet: the notice and the facts. A new stream tells all.
-func (c *client) send(ctx context.Context, stream pb.Control_SuperviseClient) {
+func (c *client) send(ctx context.Context, stream pb.SuperviseClient) {
 	told := map[uint32]decide.Fact{}
 	hasTold := false
 	for {

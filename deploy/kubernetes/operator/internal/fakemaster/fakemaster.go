@@ -23,7 +23,6 @@ import (
 
 // Master is one process of a master.
 type Master struct {
-	pb.UnimplementedControlServer
 	server  *grpc.Server
 	address string
 	token   string
@@ -60,7 +59,7 @@ func start(address, token string, own tls.Certificate, roots *x509.CertPool) (*M
 		Certificates: []tls.Certificate{own}, ClientCAs: roots,
 		ClientAuth: tls.RequireAndVerifyClientCert,
 	})))
-	pb.RegisterControlServer(m.server, m)
+	pb.Register(m.server, m.supervise)
 	go m.server.Serve(listener)
 	return m, nil
 }
@@ -130,8 +129,8 @@ func (m *Master) URIs() []string {
 	return append([]string(nil), m.uris...)
 }
 
-// Supervise is the RPC.
-func (m *Master) Supervise(stream pb.Control_SuperviseServer) error {
+// supervise serves one stream.
+func (m *Master) supervise(stream pb.SuperviseServer) error {
 	ctx, end := context.WithCancel(stream.Context())
 	defer end()
 	if given := metadata.ValueFromIncomingContext(ctx, "authorization"); len(given) != 1 ||
@@ -164,7 +163,7 @@ func (m *Master) Supervise(stream pb.Control_SuperviseServer) error {
 	}
 }
 
-func (m *Master) listen(stream pb.Control_SuperviseServer) {
+func (m *Master) listen(stream pb.SuperviseServer) {
 	for {
 		message, err := stream.Recv()
 		if err != nil {

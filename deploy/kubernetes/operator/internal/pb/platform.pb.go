@@ -545,11 +545,12 @@ func (x *NodePending) GetReason() string {
 // The platform is about to end a node, or all of the job: a pod that was deleted, a host that is
 // drained, a job that is suspended. It may be repeated.
 type Notice struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`                      // of the node; "": the whole job, which only the platform may say
-	Incarnation   *uint32                `protobuf:"varint,2,opt,name=incarnation,proto3,oneof" json:"incarnation,omitempty"` // of the node
-	Left          int64                  `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`                     // nanoseconds until the end
-	Why           string                 `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the node; "": the whole job, which only the platform may say.
+	Name          string  `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Incarnation   *uint32 `protobuf:"varint,2,opt,name=incarnation,proto3,oneof" json:"incarnation,omitempty"` // of the node
+	Left          int64   `protobuf:"varint,3,opt,name=left,proto3" json:"left,omitempty"`                     // nanoseconds until the end
+	Why           string  `protobuf:"bytes,4,opt,name=why,proto3" json:"why,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
