@@ -69,6 +69,11 @@ func run(f flags, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	kind := v1alpha1.GroupVersion.WithKind("ElasticJob")
+	if _, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
+		return fmt.Errorf("the API server has no definition of ElasticJob %s (%w): apply the "+
+			"install.yaml of this operator's release", kind.Version, err)
+	}
 	if err := reconcile.SetUp(manager); err != nil {
 		return err
 	}

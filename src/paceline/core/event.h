@@ -34,6 +34,7 @@ struct MasterStarted {
   bool resumes = false;      // a user restarted the job: one that did not end with 0 continues
   uint64_t term = 0;         // given by the platform; ignored when it is lower than one before
   History history = History::kOwn;
+  std::optional<Memo> memo = {};  // from the platform; counts if the history is none
 };
 
 // An agent opened a stream and reported its node's whole state.

@@ -70,6 +70,8 @@ struct StateFolder {
     state.generation = std::max(state.generation, in_term);
   }
 
+  void operator()(const PastRemembered& fact) { Apply(fact.memo, &state); }
+
   void operator()(const NodeJoined& fact) {
     NodeState& node = state.nodes[fact.node];
     node.id = fact.node;

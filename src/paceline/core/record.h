@@ -11,6 +11,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/core/checkpoint/book.h"
+#include "paceline/core/succession/memo.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
@@ -46,6 +47,10 @@ struct MasterTookOver {
   uint64_t term = 0;  // given by the platform; the job's generations are in it from now on
   // What a master of a new term knows of its predecessors. None: it has their own journal.
   History history = History::kOwn;
+};
+// No node had a copy of the journal, but the platform has kept this.
+struct PastRemembered {
+  Memo memo;
 };
 struct NodeJoined {  // first registration of a name, or a lost/left node's return as a spare
   NodeId node;
@@ -213,8 +218,8 @@ using Fact =
                  RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
                  ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
                  CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
-                 HangJudged, WishChanged, NodeNoticed, RankSlow, RankNoLongerSlow, LossWentBad,
-                 ModelDescribed, ParallelPlanChosen>;
+                 HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
+                 LossWentBad, ModelDescribed, ParallelPlanChosen>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

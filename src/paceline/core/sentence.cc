@@ -50,6 +50,16 @@ struct Teller {
     }
     return text;
   }
+  std::string operator()(const PastRemembered& fact) const {
+    const Memo& memo = fact.memo;
+    if (memo.exit_code.has_value()) {
+      return "the platform knows that the job has ended with exit code " +
+             std::to_string(*memo.exit_code);
+    }
+    if (memo.charged_failures == 0) return "the platform knows of no failure of the job";
+    return "the platform knows of " + Counted(memo.charged_failures, "failure") + ", " +
+           std::to_string(memo.failures_without_progress) + " of them without progress since";
+  }
   std::string operator()(const NodeJoined& fact) const {
     return fact.name + (fact.returned ? " came back" : " joined") + " with " +
            Counted(fact.slots, "rank");
@@ -173,6 +183,7 @@ struct Teller {
 struct Namer {
   std::string_view operator()(const JobCreated&) const { return "job_created"; }
   std::string_view operator()(const MasterTookOver&) const { return "master_took_over"; }
+  std::string_view operator()(const PastRemembered&) const { return "past_remembered"; }
   std::string_view operator()(const NodeJoined&) const { return "node_joined"; }
   std::string_view operator()(const NodeLost&) const { return "node_lost"; }
   std::string_view operator()(const NodeNoticed&) const { return "node_noticed"; }

@@ -24,9 +24,10 @@ bool ChangesWish(const Fact& fact) {
   return std::holds_alternative<JobCreated>(fact) || std::holds_alternative<NodeJoined>(fact) ||
          std::holds_alternative<NodeLost>(fact) || std::holds_alternative<NodeLeft>(fact) ||
          std::holds_alternative<NodeEvicted>(fact) || std::holds_alternative<WishChanged>(fact) ||
-         std::holds_alternative<NodeNoticed>(fact) || std::holds_alternative<ProgressMade>(fact) ||
-         std::holds_alternative<StopDecided>(fact) || std::holds_alternative<JobFinished>(fact) ||
-         std::holds_alternative<JobResumed>(fact);
+         std::holds_alternative<NodeNoticed>(fact) ||
+         std::holds_alternative<PastRemembered>(fact) ||
+         std::holds_alternative<ProgressMade>(fact) || std::holds_alternative<StopDecided>(fact) ||
+         std::holds_alternative<JobFinished>(fact) || std::holds_alternative<JobResumed>(fact);
 }
 
 Assignment RunAssignment(const JobState& state, const NodeState& node) {

@@ -9,6 +9,7 @@
 #include "paceline/base/log.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/master/handlers.h"
+#include "paceline/master/memo.h"
 #include "paceline/wire/codec/journal_codec.h"
 
 namespace paceline::master {
@@ -95,7 +96,8 @@ void EventLoop::Fold(const JobSpec& spec, const std::vector<core::Record>& recor
   Step(core::MasterStarted{.incarnation = job_.state().master_incarnation + 1,
                            .resumes = resumes_,
                            .term = term_.term,
-                           .history = history});
+                           .history = history,
+                           .memo = ReadMemo(term_.memo)});
 }
 
 void EventLoop::Run() {
@@ -119,7 +121,7 @@ void EventLoop::Run() {
 
 void EventLoop::TellSummary(Instant now) {
   if (!executor_.HasOperator() || now < summary_.next_at()) return;
-  const std::optional<wire::Summary> summary = summary_.Take(now, Status());
+  const std::optional<wire::Summary> summary = summary_.Take(now, Status(), job_.state());
   if (summary.has_value()) executor_.Tell(*summary);
 }
 

@@ -49,6 +49,7 @@ class EventLoop {
     uint64_t term = 0;       // 0: no platform gives terms, and the journal is not copied
     uint32_t survivors = 0;  // living nodes of the job, by the platform's count
     std::string own_host;    // boot id of the master's host
+    std::string memo;        // kept by the platform, of the masters before; see memo.h
   };
   void SetTerm(Term term);
 

@@ -61,6 +61,10 @@ struct Filler {
     Detail("explains", YesNo(fact.explains));
     Detail("reason", fact.reason);
   }
+  void operator()(const core::PastRemembered& fact) {
+    Detail("charged_failures", std::to_string(fact.memo.charged_failures));
+    Detail("failures_without_progress", std::to_string(fact.memo.failures_without_progress));
+  }
   void operator()(const core::NodeNoticed& fact) {
     event.node = names.Of(fact.node);
     Detail("leave_by_ns", std::to_string(fact.leave_by.nanoseconds()));

@@ -224,7 +224,8 @@ class Master {
                                            .is_placed = spec.job.is_placed}));
     loop.SetLeases(leases_.get());
     loop.SetTerm({options.term, options.survivors,
-                  std::string(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64)))});
+                  std::string(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64))),
+                  options.memo});
     loop.Begin(spec.job, records, options.resumes);
     RETURN_IF_ERROR(WriteMasterAddress(options.run_dir, spec.job.job_id,
                                        {.addr = at.Text(),

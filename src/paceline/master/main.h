@@ -17,6 +17,7 @@ struct MasterOptions {
   // Set by the platform that starts the job's masters; see EventLoop::Term.
   uint64_t term = 0;
   uint32_t survivors = 0;
+  std::string memo;
   int ready_fd = -1;  // gets one byte and is closed when the master serves; -1: none
 };
 

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <variant>
 
+#include "paceline/master/memo.h"
+
 namespace paceline::master {
 namespace {
 
@@ -23,14 +25,16 @@ void SummaryTeller::Fold(const core::Record& record) {
   if (IsFailure(record.fact)) last_ = core::Sentence(record);
 }
 
-std::optional<wire::Summary> SummaryTeller::Take(Instant now, const wire::JobStatus& status) {
+std::optional<wire::Summary> SummaryTeller::Take(Instant now, const wire::JobStatus& status,
+                                                 const core::JobState& state) {
   next_at_ = now + kPause;
   wire::Summary summary{.phase = status.phase,
                         .pending = status.pending,
                         .step = status.step,
                         .goodput = std::floor(status.goodput * 1000) / 1000,
                         .last = last_,
-                        .restart_count = status.restart_count};
+                        .restart_count = status.restart_count,
+                        .memo = MemoText(core::MemoOf(state))};
   for (const wire::NodeStatus& node : status.nodes) {
     if (node.state == "seated") ++summary.nodes;
     if (node.state == "spare" && node.connected) ++summary.spares;

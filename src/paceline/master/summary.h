@@ -6,6 +6,7 @@
 #include <string>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/job_state.h"
 #include "paceline/core/record.h"
 #include "paceline/wire/messages.h"
 
@@ -19,8 +20,9 @@ class SummaryTeller {
   // Sends the summary to a new operator.
   void TellAnew() { told_.reset(); }
   Instant next_at() const { return next_at_; }
-  // `status` is the current one. None: the summary has not changed.
-  std::optional<wire::Summary> Take(Instant now, const wire::JobStatus& status);
+  // `status` and `state` are the current ones. None: the summary has not changed.
+  std::optional<wire::Summary> Take(Instant now, const wire::JobStatus& status,
+                                    const core::JobState& state);
 
  private:
   std::string last_;

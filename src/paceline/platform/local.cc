@@ -32,6 +32,7 @@ absl::StatusOr<SpawnedProcess> LocalPlatform::StartMaster(const MasterWords& sai
   if (said.term > 0) {
     words.insert(words.end(), {"--term", std::to_string(said.term), "--survivors",
                                std::to_string(said.survivors)});
+    if (!said.memo.empty()) words.insert(words.end(), {"--memo", said.memo});
   }
   return Start(std::move(words), Concat(run_dir, "/logs/master.log"), ready_fd);
 }

@@ -25,6 +25,7 @@ struct LocalPlatform {
     bool resumes = false;  // a user started the job again
     uint64_t term = 0;     // of this master, if a platform starts masters; else 0
     uint32_t survivors = 0;
+    std::string memo;
   };
   // The master writes one byte into `ready_fd` when it serves.
   absl::StatusOr<SpawnedProcess> StartMaster(const MasterWords& said, int ready_fd) const;

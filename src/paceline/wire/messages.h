@@ -121,6 +121,7 @@ struct Notice {
 };
 using SupervisorMessage = std::variant<NodeGoneReport, NodePending, Notice>;
 
+inline constexpr size_t kMemoBytesMax = 2048;
 // The job's summary for the platform's users.
 struct Summary {
   std::string phase;
@@ -131,6 +132,7 @@ struct Summary {
   double goodput = 0;
   std::string last;  // the newest sentence about a failure; "" if there was none
   uint32_t restart_count = 0;
+  std::string memo;  // kept by the platform for the next term's master; at most kMemoBytesMax
   bool operator==(const Summary&) const = default;
 };
 struct JobEnded {  // the last order; `paceline run` returns its exit code

@@ -94,7 +94,9 @@ func TestANodesPod(t *testing.T) {
 }
 
 func TestAMastersPod(t *testing.T) {
-	pod := MasterPod(train(), 4, 3)
+	job := train()
+	job.Status.Memo = `{"charged_failures":1}`
+	pod := MasterPod(job, 4, 3)
 	if pod.Name != "train-master-4" || len(pod.Spec.Containers) != 1 {
 		t.Errorf("name or containers: %+v", pod)
 	}
@@ -105,6 +107,9 @@ func TestAMastersPod(t *testing.T) {
 	}
 	if environment["PACELINE_MASTER_TERM"] != "4" || environment["PACELINE_MASTER_SURVIVORS"] != "3" {
 		t.Errorf("the master is not told its term or who lives: %v", environment)
+	}
+	if environment["PACELINE_MASTER_MEMO"] != job.Status.Memo {
+		t.Errorf("the master is not told the memo: %v", environment)
 	}
 	if _, hasGPU := master.Resources.Limits["nvidia.com/gpu"]; hasGPU {
 		t.Error("a master has no GPU")

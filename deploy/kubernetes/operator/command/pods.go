@@ -81,9 +81,11 @@ func MasterPod(job *v1alpha1.ElasticJob, term int64, survivors int) *corev1.Pod 
 		pod.Spec.NodeSelector = job.Spec.Master.NodeSelector
 	}
 	finishPod(job, pod, ServiceName(job.Name), term)
-	addEnvironment(trainContainer(&pod.Spec), map[string]string{
-		"PACELINE_MASTER_SURVIVORS": strconv.Itoa(survivors),
-	})
+	environment := map[string]string{"PACELINE_MASTER_SURVIVORS": strconv.Itoa(survivors)}
+	if job.Status.Memo != "" {
+		environment["PACELINE_MASTER_MEMO"] = job.Status.Memo
+	}
+	addEnvironment(trainContainer(&pod.Spec), environment)
 	return pod
 }
 

@@ -526,6 +526,38 @@ func TestStepsAreWrittenSeldom(t *testing.T) {
 	}
 }
 
+func TestAMemoIsKept(t *testing.T) {
+	s := settled(running())
+	s.Stream.Summary.Memo = `{"charged_failures":1}`
+	plan := Decide(s)
+	if plan.Status == nil || plan.Status.Memo != s.Stream.Summary.Memo {
+		t.Fatalf("got %+v", plan.Status)
+	}
+	s.Job.Status = *plan.Status
+	s.Stream.Summary.Memo = strings.Repeat("x", MemoMax+1)
+	if plan = Decide(s); plan.Status != nil {
+		t.Errorf("a memo that is too long was taken: %+v", plan.Status)
+	}
+	s.Stream = Stream{}
+	if plan = Decide(s); plan.Status != nil && plan.Status.Memo == "" {
+		t.Error("a master that is not heard has no memo to forget")
+	}
+}
+
+func TestAStatusThatTheServerDropsIsNotWrittenForEver(t *testing.T) {
+	s := settled(running())
+	s.Stream.Summary.Memo = "memo"
+	written := Decide(s).Status
+	s.Memory.Dropped = written // the job still has the status without the memo
+	if plan := Decide(s); plan.Status != nil {
+		t.Errorf("got %+v", plan.Status)
+	}
+	s.Stream.Summary.Last = "node1 lost"
+	if plan := Decide(s); plan.Status == nil {
+		t.Error("a change is written")
+	}
+}
+
 func TestSeenComesBackFromTheStatus(t *testing.T) {
 	before := seen{0: 0, 1: 2, 2: 0, 5: 0, 7: 1}
 	after := fromStatus(before.toStatus())

@@ -125,6 +125,8 @@ type Summary struct {
 	Step    int64 // -1: none is known
 	Goodput float64
 	Last    string
+	// Memo is to be kept for the next master.
+	Memo string
 }
 
 // End is the job's exit code, with a sentence.
@@ -180,6 +182,9 @@ type Memory struct {
 	PodRefused map[string]Refusal
 	// When the status was written last.
 	StatusWritten time.Time
+	// Dropped is the status of that write, if the API server did not keep all of it: it has a
+	// definition of ElasticJob that is older than this operator. nil: it kept all.
+	Dropped *v1alpha1.ElasticJobStatus
 }
 
 // Job is the part of an ElasticJob that Decide reads.

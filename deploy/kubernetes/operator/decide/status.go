@@ -16,6 +16,9 @@ import (
 
 const messageMax = 2000 // bytes of a condition's message
 
+// MemoMax is the most that a master may ask to keep, in bytes.
+const MemoMax = 2048
+
 func itoa(number int64) string { return strconv.FormatInt(number, 10) }
 
 func orElse(text, other string) string {
@@ -62,7 +65,8 @@ func (d *decision) writeStatus() {
 	old := &d.Job.Status
 	d.eventsOfChange(old)
 	switch {
-	case reflect.DeepEqual(*old, d.status):
+	case reflect.DeepEqual(*old, d.status),
+		d.Memory.Dropped != nil && reflect.DeepEqual(*d.Memory.Dropped, d.status):
 		return
 	case d.plan.Raised != 0 || d.status.FinishedAt != nil || hasTurned(old, &d.status):
 	case onlyCounted(old, &d.status):
@@ -109,6 +113,9 @@ func (d *decision) describe() {
 		d.status.Goodput = fmt.Sprintf("%.1f%%", 100*summary.Goodput)
 	}
 	d.status.Last = clip(summary.Last)
+	if len(summary.Memo) <= MemoMax {
+		d.status.Memo = summary.Memo
+	}
 	d.describeWorld(summary, size)
 }
 

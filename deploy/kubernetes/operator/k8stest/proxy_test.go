@@ -19,7 +19,9 @@ type proxy struct {
 
 	mutex sync.Mutex
 	// hook sees each request before it goes on; what it returns is the answer's status, 0: go on.
-	hook   func(*http.Request) int
+	hook func(*http.Request) int
+	// answer may answer a request itself, and returns whether it has.
+	answer func(http.ResponseWriter, *http.Request) bool
 	counts map[string]int // by verb and kind: "POST pods"
 	dones  map[string]int // the same, once answered
 }
@@ -43,8 +45,11 @@ func newProxy(target string) (*proxy, error) {
 	p.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mutex.Lock()
 		p.counts[verbOf(r)]++
-		hook := p.hook
+		hook, answer := p.hook, p.answer
 		p.mutex.Unlock()
+		if answer != nil && answer(w, r) {
+			return
+		}
 		if hook != nil {
 			if status := hook(r); status != 0 {
 				w.Header().Set("Retry-After", "1")
@@ -90,6 +95,12 @@ func (p *proxy) setHook(hook func(*http.Request) int) {
 	p.hook = hook
 }
 
+func (p *proxy) setAnswer(answer func(http.ResponseWriter, *http.Request) bool) {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.answer = answer
+}
+
 func (p *proxy) count(verb string) int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
@@ -100,6 +111,19 @@ func (p *proxy) done(verb string) int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	return p.dones[verb]
+}
+
+// lists is the number of lists of all kinds.
+func (p *proxy) lists() int {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	sum := 0
+	for verb, count := range p.counts {
+		if strings.HasPrefix(verb, "LIST") && verb != "LIST " { // without a kind: discovery
+			sum += count
+		}
+	}
+	return sum
 }
 
 // writes is the number of requests that change something, events left out.

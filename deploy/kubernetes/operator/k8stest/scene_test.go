@@ -40,6 +40,11 @@ type scene struct {
 
 func set(t *testing.T) *scene {
 	t.Parallel()
+	return setAlone(t)
+}
+
+// setAlone is for a test that changes what all scenes share. It runs before the parallel ones.
+func setAlone(t *testing.T) *scene {
 	s := &scene{T: t, ctx: context.Background()}
 	namespace := &corev1.Namespace{}
 	namespace.GenerateName = "test-"

@@ -32,7 +32,7 @@ func summaryOf(message *pb.Summary) *decide.Summary {
 	return &decide.Summary{
 		Phase: message.GetPhase(), Pending: message.GetPending(), Nodes: message.GetNodes(),
 		Spares: message.GetSpares(), Step: message.GetStep(), Goodput: message.GetGoodput(),
-		Last: message.GetLast(),
+		Last: message.GetLast(), Memo: message.GetMemo(),
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -74,6 +75,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.ElasticJob, 
 	if err := r.Client.Status().Update(ctx, next); err != nil {
 		return fmt.Errorf("writing the job's status: %w", err)
 	}
+	r.noteDropped(job, m, plan.Status, &next.Status)
 	// Nobody else may have written in between: the update carries the version that was read.
 	*job = *next
 	m.known.StatusWritten = r.Now()
@@ -89,6 +91,25 @@ func (r *Reconciler) writeStatus(ctx context.Context, job *v1alpha1.ElasticJob, 
 		r.Events.Event(job, kind, event.Reason, event.Text)
 	}
 	return nil
+}
+
+// noteDropped notices that the API server did not keep all of a status. Without this note each look
+// at the job would find a difference, and write again.
+func (r *Reconciler) noteDropped(job *v1alpha1.ElasticJob, m *memory,
+	written, kept *v1alpha1.ElasticJobStatus) {
+	wasDropped := m.known.Dropped != nil
+	m.known.Dropped = nil
+	if equality.Semantic.DeepEqual(written, kept) {
+		return
+	}
+	m.known.Dropped = written.DeepCopy()
+	if wasDropped {
+		return
+	}
+	r.Log.Info("status_dropped", "job", keyOf(job))
+	r.Events.Event(job, corev1.EventTypeWarning, "OldDefinition", "The API server did not keep all of "+
+		"the job's status, because its definition of ElasticJob is older than the operator. Apply the "+
+		"install.yaml of the operator's release.")
 }
 
 func (r *Reconciler) createMaster(ctx context.Context, job *v1alpha1.ElasticJob, m *memory,

@@ -183,7 +183,8 @@ void Launcher::Do(const core::StartMaster&) {
                                                 .insecure = options_.insecure,
                                                 .resumes = std::exchange(options_.resumes, false),
                                                 .term = options_.term,
-                                                .survivors = options_.survivors},
+                                                .survivors = options_.survivors,
+                                                .memo = options_.memo},
                                                child_end.get());
   if (!started.ok()) {
     Do(core::GiveUp{kExitTrainingFailed, std::string(started.status().message())});

@@ -33,6 +33,7 @@ struct LauncherOptions {
   bool resumes = false;      // tells the first master that a user started the job again
   uint64_t term = 0;         // of the master, as its platform counts them; 0: there is no platform
   uint32_t survivors = 0;    // living nodes when the master starts
+  std::string memo;          // kept by the platform, of the masters before
   bool is_whole_job = true;  // no other host takes part
   uint32_t incarnation = 0;  // of this host's node, where a platform placed it
   Duration platform_grace;   // from the platform's SIGTERM to its SIGKILL; 0: not known

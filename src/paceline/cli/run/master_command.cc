@@ -36,6 +36,10 @@ FlagTable MasterFlags() {
        .kind = FlagKind::kInteger,
        .metavar = "N",
        .help = "nodes of the job that live when a later one starts"},
+      {.dest = "memo",
+       .spellings = {"--memo"},
+       .metavar = "TEXT",
+       .help = "what the platform has kept of the job's masters before"},
       {.dest = "ready_fd",
        .spellings = {"--ready-fd"},
        .kind = FlagKind::kInteger,
@@ -54,6 +58,7 @@ int RunMasterCommand(Invocation& invocation) {
   options.resumes = line.Has("resumes");
   options.term = static_cast<uint64_t>(line.Number("term", 0));
   options.survivors = static_cast<uint32_t>(line.Number("survivors", 0));
+  options.memo = line.Text("memo");
   options.ready_fd = static_cast<int>(line.Number("ready_fd", -1));
   const absl::Status served = master::RunMaster(options);
   if (served.ok()) return kExitDone;

@@ -199,6 +199,7 @@ class RequestMaker {
     if (!request_.credentials.empty() && request_.local_nodes == 0) {
       request_.term = Counted("PACELINE_MASTER_TERM");
       request_.survivors = static_cast<uint32_t>(Counted("PACELINE_MASTER_SURVIVORS"));
+      request_.memo = LookupOr(environment_, "PACELINE_MASTER_MEMO", "");
     }
     if (!request_.credentials.empty()) {
       const auto seconds = static_cast<int64_t>(Counted("PACELINE_GRACE_SECONDS"));

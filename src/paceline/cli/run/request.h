@@ -42,6 +42,7 @@ struct RunRequest {
   uint32_t incarnation = 0;      // of this host's node, under a platform
   uint64_t term = 0;             // of the master that is started here, by the platform's count
   uint32_t survivors = 0;        // living nodes of the job when the master starts
+  std::string memo;              // kept by the platform, of the masters before
   Duration platform_grace;       // from a platform's SIGTERM to its SIGKILL; 0: it said nothing
   std::vector<Endpoint> relays;  // also in launch, as text
 

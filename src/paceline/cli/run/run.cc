@@ -105,6 +105,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.incarnation = request.incarnation;
   options.term = request.term;
   options.survivors = request.survivors;
+  options.memo = request.memo;
   options.platform_grace = request.platform_grace;
   options.stop_signals = request.stop_signals;
   options.credentials = run.credentials;

@@ -49,11 +49,12 @@ class TermsTest : public ::testing::Test {
       if (const auto* refusal = std::get_if<RefuseNode>(&effect)) refused_ = *refusal;
     }
   }
-  void StartMaster(uint64_t term, History history) {
+  void StartMaster(uint64_t term, History history, std::optional<Memo> memo = std::nullopt) {
     job_.emplace();
     for (const Record& record : journal_) job_->Restore(record);
     Step(JobSubmitted{spec_});
-    Step(MasterStarted{.incarnation = ++incarnation_, .term = term, .history = history});
+    Step(MasterStarted{
+        .incarnation = ++incarnation_, .term = term, .history = history, .memo = std::move(memo)});
   }
   void Register(NodeReport report) {
     report.job_id = "";
@@ -199,6 +200,43 @@ TEST_F(TermsTest, TheMasterSaysWhatItKnowsOfThePast) {
   EXPECT_EQ(Sentence(journal_.back()),
             "a master took over, the job's 12th: no node had a copy of the journal, so what "
             "happened before is not known");
+}
+
+TEST_F(TermsTest, BudgetsDoNotRefillWhenAllCopiesAreLost) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  Train();
+  NodeReport failed = Trains(world());
+  failed.ranks[0].state = RankReport::State::kExited;
+  failed.ranks[0].step = 7;
+  failed.ranks[0].exit = {.kind = ExitCause::Kind::kExited, .code = 3};
+  Step(RankExited{NodeId(1), ConnectionId(connections_), failed.ranks[0]});
+  const Memo memo = MemoOf(job_->state());
+  EXPECT_EQ(memo.charged_failures, 1u);
+  EXPECT_EQ(memo.last_fingerprint, "exit 3");
+  EXPECT_FALSE(memo.exit_code.has_value());
+
+  journal_.clear();
+  StartMaster(2, History::kNone, memo);
+  EXPECT_EQ(MemoOf(job_->state()), memo);
+  EXPECT_EQ(job_->state().phase, Phase::kWaiting);
+  EXPECT_EQ(job_->state().budget.failures_without_progress, 1u);
+  Register(Fresh());
+  EXPECT_GT(WorldNumber(world()), memo.worlds) << "worlds are counted over all terms";
+
+  journal_.clear();
+  StartMaster(3, History::kOwn, memo);
+  EXPECT_EQ(job_->state().budget.charged_failures, 0u) << "its journal knows better";
+}
+
+TEST_F(TermsTest, AnEndedJobStaysEndedWhenAllCopiesAreLost) {
+  StartMaster(1, History::kOwn);
+  Memo memo{.exit_code = 1, .final_reason = "your script fails"};
+  journal_.clear();
+  StartMaster(2, History::kNone, memo);
+  EXPECT_EQ(job_->state().phase, Phase::kFinished);
+  EXPECT_EQ(job_->state().exit_code, 1);
+  EXPECT_EQ(MemoOf(job_->state()).exit_code, 1);
 }
 
 }  // namespace

@@ -297,6 +297,14 @@ void TakeOver(Turn& turn, const NodeState& node, const NodeReport& report) {
   turn.Emit(Joined(node.id, report, true), {turn.state().Find(node.id)->cause});
 }
 
+// An ended job stays ended, whatever its nodes still run.
+void Remember(Turn& turn, const Memo& memo) {
+  MARK("the platform remembers the past");
+  turn.Emit(PastRemembered{memo}, {turn.state().last_seq});
+  if (!memo.exit_code.has_value()) return;
+  turn.Emit(JobFinished{*memo.exit_code, memo.final_reason}, {turn.state().last_seq});
+}
+
 }  // namespace
 
 bool IsNodeName(const std::string& name) {
@@ -320,6 +328,7 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
   }
   turn.watch() = Watch{};
   turn.watch().check_all = true;
+  if (event.history == History::kNone && event.memo.has_value()) Remember(turn, *event.memo);
   if (is_next) EndUnbegunWorld(turn);
   if (turn.state().phase == Phase::kFinished && event.resumes) ResumeEnded(turn);
   if (turn.state().phase == Phase::kFinished) {

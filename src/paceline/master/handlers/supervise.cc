@@ -3,13 +3,11 @@
 #include <algorithm>
 #include "paceline/base/log.h"
 
+#include "paceline/core/finish.h"
 #include "paceline/master/handlers.h"
 
 namespace paceline::master {
 namespace {
-
-// A job that its platform ends has saved by then, and is requeued: `paceline --help` has the codes.
-constexpr int kExitStoppedSaved = 10;
 
 // Half of the time is for ranks that save when they get SIGTERM, the other half for storage.
 Duration GraceOf(Duration left) { return std::max(Duration(), left / 2 - Duration::Seconds(1)); }
@@ -50,7 +48,7 @@ void Handlers::Said(const wire::Notice& notice) const {
   LogInfo("notice", {{"node", notice.name}, {"left", ToString(notice.left)}, {"why", notice.why}});
   if (notice.name.empty()) {
     loop.Step(core::StopRequested{
-        .why = notice.why, .grace = GraceOf(notice.left), .exit_code = kExitStoppedSaved});
+        .why = notice.why, .grace = GraceOf(notice.left), .exit_code = core::kExitStoppedSaved});
   } else {
     loop.Step(core::NoticeCame{.name = notice.name,
                                .incarnation = notice.incarnation,

@@ -68,6 +68,9 @@
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_JOB_RESUMED(F) F(reason) F(anew)
 #define PACELINE_WISH_CHANGED(F) F(name) F(incarnation) F(reason)
+#define PACELINE_MEMO(F) F(charged_failures) F(failures_without_progress) F(same_failure_count) \
+  F(last_fingerprint) F(last_headline) F(last_failure_step) F(step_max) F(worlds) \
+  F(final_reason)
 #define PACELINE_NODE_NOTICED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence)
 #define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
@@ -100,7 +103,7 @@
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)
 #define PACELINE_WISH(F) F(seq) F(intent) F(size) F(spares)
 #define PACELINE_SUMMARY(F) F(phase) F(pending) F(nodes) F(spares) F(step) F(goodput) F(last) \
-  F(restart_count)
+  F(restart_count) F(memo)
 #define PACELINE_NODE_PENDING(F) F(name) F(incarnation) F(reason)
 #define PACELINE_NOTICE(F) F(name) F(left) F(why)
 // clang-format on

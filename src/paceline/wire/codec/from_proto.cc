@@ -128,6 +128,13 @@ absl::Status Take(const pb::WishChanged& from, core::WishChanged* to) {
   PACELINE_WISH_CHANGED(TAKE)
   return absl::OkStatus();
 }
+absl::Status Take(const pb::PastRemembered& from, core::PastRemembered* fact) {
+  core::Memo* to = &fact->memo;
+  PACELINE_MEMO(TAKE)
+  for (const auto& [index, times] : from.replaced()) to->replaced[index] = times;
+  if (from.has_exit_code()) to->exit_code = from.exit_code();
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::NodeNoticed& from, core::NodeNoticed* to) {
   PACELINE_NODE_NOTICED(TAKE)
   to->leave_by = Instant::FromNanoseconds(from.leave_by());
@@ -443,6 +450,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kHangJudged, HangJudged, hang_judged)
     FACT(kWishChanged, WishChanged, wish_changed)
     FACT(kNodeNoticed, NodeNoticed, node_noticed)
+    FACT(kPastRemembered, PastRemembered, past_remembered)
     FACT(kGrowthPlanned, GrowthPlanned, growth_planned)
     FACT(kWaitBegan, WaitBegan, wait_began)
     FACT(kStopDecided, StopDecided, stop_decided)

@@ -135,6 +135,13 @@ void Put(const core::WishChanged& from, pb::Fact* fact) {
   auto* to = fact->mutable_wish_changed();
   PACELINE_WISH_CHANGED(PUT)
 }
+void Put(const core::PastRemembered& fact, pb::Fact* message) {
+  const core::Memo& from = fact.memo;
+  auto* to = message->mutable_past_remembered();
+  PACELINE_MEMO(PUT)
+  for (const auto& [index, times] : from.replaced) (*to->mutable_replaced())[index] = times;
+  if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
+}
 void Put(const core::NodeNoticed& from, pb::Fact* fact) {
   auto* to = fact->mutable_node_noticed();
   PACELINE_NODE_NOTICED(PUT)

@@ -176,6 +176,11 @@ type ElasticJobStatus struct {
 	// The newest sentence about a failure.
 	// +optional
 	Last string `json:"last,omitempty"`
+	// What the masters have asked to keep: budgets and the end. The next one gets it, in case that no
+	// node has a copy of the journal.
+	// +kubebuilder:validation:MaxLength=2048
+	// +optional
+	Memo string `json:"memo,omitempty"`
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// +optional

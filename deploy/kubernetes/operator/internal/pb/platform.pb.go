@@ -163,15 +163,18 @@ func (x *Wish) GetAbsent() []uint32 {
 
 // For people, at most once a second.
 type Summary struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Phase         string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
-	Pending       string                 `protobuf:"bytes,2,opt,name=pending,proto3" json:"pending,omitempty"` // one sentence: what it waits for, or that it trains
-	Nodes         uint32                 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`    // in the world
-	Spares        uint32                 `protobuf:"varint,4,opt,name=spares,proto3" json:"spares,omitempty"`
-	Step          int64                  `protobuf:"zigzag64,5,opt,name=step,proto3" json:"step,omitempty"` // -1: none is known
-	Goodput       float64                `protobuf:"fixed64,6,opt,name=goodput,proto3" json:"goodput,omitempty"`
-	Last          string                 `protobuf:"bytes,7,opt,name=last,proto3" json:"last,omitempty"` // the newest sentence about a failure; "" before one
-	RestartCount  uint32                 `protobuf:"varint,8,opt,name=restart_count,json=restartCount,proto3" json:"restart_count,omitempty"`
+	state        protoimpl.MessageState `protogen:"open.v1"`
+	Phase        string                 `protobuf:"bytes,1,opt,name=phase,proto3" json:"phase,omitempty"`
+	Pending      string                 `protobuf:"bytes,2,opt,name=pending,proto3" json:"pending,omitempty"` // one sentence: what it waits for, or that it trains
+	Nodes        uint32                 `protobuf:"varint,3,opt,name=nodes,proto3" json:"nodes,omitempty"`    // in the world
+	Spares       uint32                 `protobuf:"varint,4,opt,name=spares,proto3" json:"spares,omitempty"`
+	Step         int64                  `protobuf:"zigzag64,5,opt,name=step,proto3" json:"step,omitempty"` // -1: none is known
+	Goodput      float64                `protobuf:"fixed64,6,opt,name=goodput,proto3" json:"goodput,omitempty"`
+	Last         string                 `protobuf:"bytes,7,opt,name=last,proto3" json:"last,omitempty"` // the newest sentence about a failure; "" before one
+	RestartCount uint32                 `protobuf:"varint,8,opt,name=restart_count,json=restartCount,proto3" json:"restart_count,omitempty"`
+	// What the platform keeps for the next term's master, which gets it if no node has a copy of the
+	// journal. Opaque; at most 2 KiB.
+	Memo          string `protobuf:"bytes,9,opt,name=memo,proto3" json:"memo,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -260,6 +263,13 @@ func (x *Summary) GetRestartCount() uint32 {
 		return x.RestartCount
 	}
 	return 0
+}
+
+func (x *Summary) GetMemo() string {
+	if x != nil {
+		return x.Memo
+	}
+	return ""
 }
 
 type JobEnded struct {
@@ -729,7 +739,7 @@ const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\x06Intent\x12\x16\n" +
 	"\x12INTENT_UNSPECIFIED\x10\x00\x12\a\n" +
 	"\x03RUN\x10\x01\x12\t\n" +
-	"\x05DRAIN\x10\x02\"\xce\x01\n" +
+	"\x05DRAIN\x10\x02\"\xe2\x01\n" +
 	"\aSummary\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
 	"\apending\x18\x02 \x01(\tR\apending\x12\x14\n" +
@@ -738,7 +748,8 @@ const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\x04step\x18\x05 \x01(\x12R\x04step\x12\x18\n" +
 	"\agoodput\x18\x06 \x01(\x01R\agoodput\x12\x12\n" +
 	"\x04last\x18\a \x01(\tR\x04last\x12#\n" +
-	"\rrestart_count\x18\b \x01(\rR\frestartCount\"?\n" +
+	"\rrestart_count\x18\b \x01(\rR\frestartCount\x12\x12\n" +
+	"\x04memo\x18\t \x01(\tR\x04memo\"?\n" +
 	"\bJobEnded\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x11R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa9\x01\n" +

@@ -1,0 +1,40 @@
+#pragma once
+
+// What must not be lost with all copies of a job's journal: its budgets, so that they do not
+// refill, and its end, so that an ended job stays ended. The platform keeps it (at most 2 KiB as
+// text) and gives it to the next term's master. A few fields of the state, so it says nothing about
+// nodes, which tell by themselves what they run.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+namespace paceline::core {
+
+struct JobState;
+
+struct Memo {
+  static constexpr size_t kTextMax = 300;    // bytes of each text
+  static constexpr size_t kIndexesMax = 64;  // in `replaced`, lowest first
+
+  uint32_t charged_failures = 0;
+  uint32_t failures_without_progress = 0;
+  uint32_t same_failure_count = 0;
+  std::string last_fingerprint;
+  std::string last_headline;
+  int64_t last_failure_step = -1;
+  int64_t step_max = -1;  // budgets refill beyond it; -1: there is nothing to refill
+  uint64_t worlds = 0;    // the number of the newest one
+  std::map<uint32_t, uint32_t> replaced;  // without progress, by a node's index
+  std::optional<int> exit_code;           // of a job that has ended
+  std::string final_reason;
+  bool operator==(const Memo&) const = default;
+};
+
+Memo MemoOf(const JobState& state);
+
+// Takes over what the memo says. Its end, if it has one, is not the business of this function.
+void Apply(const Memo& memo, JobState* state);
+
+}  // namespace paceline::core

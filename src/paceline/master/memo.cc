@@ -1,0 +1,86 @@
+#include "paceline/master/memo.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include "paceline/base/check.h"
+#include "paceline/base/json.h"
+#include "paceline/base/log.h"
+#include "paceline/wire/messages.h"
+
+namespace paceline::master {
+namespace {
+
+int64_t Number(const nlohmann::json& from, const char* key, int64_t otherwise) {
+  const auto found = from.find(key);
+  return found != from.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
+}
+
+uint32_t Count(const nlohmann::json& from, const char* key) {
+  return static_cast<uint32_t>(
+      std::clamp<int64_t>(Number(from, key, 0), 0, std::numeric_limits<int32_t>::max()));
+}
+
+std::string Text(const nlohmann::json& from, const char* key) {
+  const auto found = from.find(key);
+  if (found == from.end() || !found->is_string()) return "";
+  return found->get<std::string>().substr(0, core::Memo::kTextMax);
+}
+
+}  // namespace
+
+std::string MemoText(const core::Memo& memo) {
+  if (memo == core::Memo()) return "";
+  nlohmann::json to = {{"charged_failures", memo.charged_failures},
+                       {"failures_without_progress", memo.failures_without_progress},
+                       {"same_failure_count", memo.same_failure_count},
+                       {"last_failure_step", memo.last_failure_step},
+                       {"step_max", memo.step_max},
+                       {"worlds", memo.worlds}};
+  for (const auto& [index, times] : memo.replaced) to["replaced"][std::to_string(index)] = times;
+  if (memo.exit_code.has_value()) to["exit_code"] = *memo.exit_code;
+  // Texts last: of long ones with many quotes, the escapes may take more than there is room for.
+  const auto add = [&to](const char* key, const std::string& text) {
+    if (text.empty()) return;
+    to[key] = text;
+    if (PrintJson(to).size() > wire::kMemoBytesMax) to.erase(key);
+  };
+  add("last_fingerprint", memo.last_fingerprint);
+  add("final_reason", memo.final_reason);
+  add("last_headline", memo.last_headline);
+  std::string text = PrintJson(to);
+  CHECK(text.size() <= wire::kMemoBytesMax, "a memo's numbers fit");
+  return text;
+}
+
+std::optional<core::Memo> ReadMemo(const std::string& text) {
+  if (text.empty() || text.size() > wire::kMemoBytesMax) return std::nullopt;
+  const nlohmann::json from = ParseJson(text);
+  if (!from.is_object()) {
+    LogWarning("memo_unreadable", {{"bytes", text.size()}});
+    return std::nullopt;
+  }
+  core::Memo memo{.charged_failures = Count(from, "charged_failures"),
+                  .failures_without_progress = Count(from, "failures_without_progress"),
+                  .same_failure_count = Count(from, "same_failure_count"),
+                  .last_fingerprint = Text(from, "last_fingerprint"),
+                  .last_headline = Text(from, "last_headline"),
+                  .last_failure_step = Number(from, "last_failure_step", -1),
+                  .step_max = Number(from, "step_max", -1),
+                  .worlds = Count(from, "worlds"),
+                  .final_reason = Text(from, "final_reason")};
+  const auto replaced = from.find("replaced");
+  if (replaced != from.end() && replaced->is_object()) {
+    for (const auto& [name, times] : replaced->items()) {
+      const std::optional<uint32_t> index = IndexOfNode(name);
+      if (index.has_value() && memo.replaced.size() < core::Memo::kIndexesMax) {
+        memo.replaced[*index] = Count(*replaced, name.c_str());
+      }
+    }
+  }
+  if (from.contains("exit_code")) memo.exit_code = static_cast<int>(Number(from, "exit_code", 1));
+  return memo;
+}
+
+}  // namespace paceline::master
