@@ -36,7 +36,7 @@ PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
 .PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s k8s-binaries demo setup packages venv \
-        wheel build unit heavy-units swarm lint pytest operator operator-unit operator-generate \
+        wheel build unit heavy-units swarm lint pytest operator operator-image operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
 
@@ -154,6 +154,7 @@ pytest: venv  ## Python and process-level tests
 # The Kubernetes operator. Its first build compiles Kubernetes' client, which takes minutes; `make
 # test` runs the packages that do without the client.
 OPERATOR := deploy/kubernetes/operator
+IMAGE ?= registry.invalid/paceline-operator:none
 OPERATOR_LIGHT := ./decide ./command ./pki ./master
 HAS_GO = command -v go >/dev/null || \
   { echo "$@: SKIPPED: there is no Go here, so the Kubernetes operator is not checked"; exit 0; }
@@ -162,6 +163,9 @@ operator:  ## the Kubernetes operator, a static binary, into build/operator
 	@mkdir -p build/operator
 	cd $(OPERATOR) && CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w" \
 	  -o $(CURDIR)/build/operator/paceline-operator .
+
+operator-image: operator  ## its image, as an archive that docker, podman and skopeo read (IMAGE)
+	$(OPERATOR)/image.py build/operator/paceline-operator $(IMAGE) build/operator/image.tar
 
 operator-unit:  ## the operator's unit tests, where Go is
 	@$(HAS_GO); cd $(OPERATOR) && test -z "$$(gofmt -l . | tee /dev/stderr)" && \

@@ -7,19 +7,21 @@ import os
 import subprocess
 from pathlib import Path
 
-from cluster import BUSYBOX, Cluster, JsonDict, Pod, make_program_image
+from cluster import BUSYBOX, Cluster, JsonDict, Pod
 from training import ROOT, SCRIPTS, VENV, TrainingJob
 
 SYSTEM = "paceline-system"
 IMAGE = "registry.invalid/paceline-operator:none"
 INSTALL = ROOT / "deploy/kubernetes/install.yaml"
-OPERATOR = ROOT / "build/operator/paceline-operator"
+OPERATOR_IMAGE = ROOT / "build/operator/image.tar"
 DEADLINE_S = 180.0
 
 
-def install(cluster: Cluster, folder: Path) -> None:
-    """What the guide says; each node of the cluster has the image that install.yaml names."""
-    cluster.import_image(make_program_image(IMAGE, OPERATOR, folder))
+def install(cluster: Cluster) -> None:
+    """What the guide says; each node of the cluster gets the image that install.yaml names."""
+    subprocess.run(["make", "--no-print-directory", "-C", str(ROOT), "operator-image",
+                    f"IMAGE={IMAGE}"], check=True)
+    cluster.import_image(OPERATOR_IMAGE)
     cluster.apply(INSTALL.read_text())
     cluster.kubectl("rollout", "status", "deployment/paceline-operator", "--namespace", SYSTEM,
                     "--timeout", "60s")
@@ -36,6 +38,7 @@ class ElasticJob:
         self.steps = steps
         self.pace_s = pace_s
         self.grace_s = 5
+        self.image = BUSYBOX
         storage.mkdir()
         self.template = storage.with_suffix(".json")
 
@@ -50,7 +53,7 @@ class ElasticJob:
             "terminationGracePeriodSeconds": self.grace_s,
             "securityContext": {"runAsUser": 0, "runAsNonRoot": False},
             "containers": [{
-                "name": "train", "image": BUSYBOX,
+                "name": "train", "image": self.image,
                 **{key: container[key] for key in ("env", "resources", "workingDir")},
                 "volumeMounts": [mount for mount in container["volumeMounts"]
                                  if mount["name"] not in without]}],
@@ -80,6 +83,13 @@ class ElasticJob:
         told = self.on("events", "--output", "jsonl")
         assert told.returncode == 0, told.stderr
         return [json.loads(line) for line in told.stdout.splitlines()]
+
+    def seated(self) -> list[str]:
+        """The nodes of the present world, by seat."""
+        told = self.on("status", "--json")
+        assert told.returncode == 0, told.stderr
+        nodes = [node for node in json.loads(told.stdout)["nodes"] if node["state"] == "seated"]
+        return [node["name"] for node in sorted(nodes, key=lambda node: node["seat"])]
 
     def resource(self) -> JsonDict:
         return self.cluster.get("elasticjob", "train", "--namespace", self.namespace)

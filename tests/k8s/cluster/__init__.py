@@ -2,10 +2,10 @@
 
 from .cluster import Cluster
 from .fake_nodes import PLACEMENT
-from .images import BUSYBOX, make_program_image
+from .images import BUSYBOX
 from .options import Options
 from .pod import JsonDict, Pod
 from .space import ClusterError, Daemon, eventually, missing_commands
 
 __all__ = ["BUSYBOX", "PLACEMENT", "Cluster", "ClusterError", "Daemon", "JsonDict", "Options",
-           "Pod", "eventually", "make_program_image", "missing_commands"]
+           "Pod", "eventually", "missing_commands"]

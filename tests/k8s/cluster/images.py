@@ -78,12 +78,3 @@ def make_images(folder: Path) -> list[Path]:
     folder.mkdir()
     layer = make_layer()
     return [make_image(image, entry, layer, folder) for image, entry in ENTRIES.items()]
-
-
-def make_program_image(image: str, program: Path, folder: Path) -> Path:
-    """An image with one static program, as a Dockerfile FROM scratch makes it."""
-    layer = io.BytesIO()
-    data = program.read_bytes()
-    with tarfile.open(fileobj=layer, mode="w") as tar:
-        tar.addfile(member(program.name, tarfile.REGTYPE, size=len(data)), io.BytesIO(data))
-    return make_image(image, [f"/{program.name}"], layer.getvalue(), folder)
