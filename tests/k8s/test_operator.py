@@ -93,6 +93,7 @@ def test_a_suspended_job_saves_its_newest_step(
     job.suspend(False)
     job.until(lambda: job.step() > stopped_at, "it goes on")
     assert "past_remembered" in {row["kind"] for row in job.events()}
+    job.until(lambda: int(job.status()["step"]) > stopped_at, "the status follows the new master")
     assert job.steps_redone() <= 1, "the step that was just done"
     job.until_complete()
     assert job.digest() == undisturbed(2)

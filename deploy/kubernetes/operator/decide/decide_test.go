@@ -462,6 +462,29 @@ func TestASuspendedJobEndsItsNodesFirst(t *testing.T) {
 	}
 }
 
+func TestAResumedJobIsDescribedAnew(t *testing.T) {
+	s := settled(running())
+	s.Job.Suspend, s.Nodes, s.Masters, s.Stream = true, nil, nil, Stream{}
+	s = settled(s)
+	if s.Job.Status.State != "Suspended" {
+		t.Fatalf("got %+v", s.Job.Status)
+	}
+	s.Job.Suspend = false
+	s = settled(s)
+	if status := s.Job.Status; status.State != "Starting" || status.Nodes != "0/2" ||
+		status.MasterTerm != 2 {
+		t.Fatalf("got %+v", status)
+	}
+	again := running()
+	s.Nodes, s.Masters, s.Stream = again.Nodes, again.Masters, again.Stream
+	s.Masters[0].Term, s.Stream.Term = 2, 2
+	s.Stream.Summary.Step, s.Stream.Summary.Memo = 99, "memo"
+	if status := settled(s).Job.Status; status.State != "Running" || status.Step != "99" ||
+		status.Nodes != "2/2" || status.Memo != "memo" {
+		t.Errorf("got %+v", status)
+	}
+}
+
 func TestANewMasterThatForgotAnIncarnationIsTold(t *testing.T) {
 	s := running()
 	s.Nodes[1] = node(1, 3, Running) // it lives, under a higher incarnation than is wished for

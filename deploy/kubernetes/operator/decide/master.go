@@ -46,6 +46,7 @@ func (d *decision) isFinal(end *End, master *MasterPod) bool {
 func (d *decision) running() {
 	if d.isTrue(v1alpha1.ConditionSuspended) {
 		d.setCondition(v1alpha1.ConditionSuspended, false, "Resumed", "The job was resumed.")
+		d.status.State, d.status.Nodes, d.status.Spares = "", "", "" // of the master before
 		d.raise(0)
 		return
 	}

@@ -56,7 +56,8 @@ func (d *decision) setCondition(kind string, isTrue bool, reason, message string
 
 // writeStatus completes the new status, and decides whether it is worth a write now.
 func (d *decision) writeStatus() {
-	isOver := d.isFinished() || d.status.FinishedAt != nil || d.status.State == "Suspended"
+	isOver := d.isFinished() || d.status.FinishedAt != nil ||
+		d.Job.Suspend && d.status.State == "Suspended"
 	if !isOver {
 		d.describe()
 	}

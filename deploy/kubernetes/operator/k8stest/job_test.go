@@ -1,6 +1,7 @@
 package k8stest
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -333,6 +334,13 @@ func TestASuspendedJobEndsAndGoesOn(t *testing.T) {
 	s.awaitTold("node1", true, "deleted") // the new master does not know, and is told
 	s.wish(2, 2, 0, map[uint32]uint32{0: 1, 1: 1})
 	s.awaitNodes("train-node0-1", "train-node1-1")
+	s.fake.Summary(&pb.Summary{Phase: "running", Nodes: 2, Step: 99})
+	s.await("the columns of the new master", func() string {
+		if status := s.now().Status; status.Step != "99" || status.State != "Running" {
+			return fmt.Sprintf("%+v", status)
+		}
+		return ""
+	})
 }
 
 func (s *scene) suspend(is bool) {
