@@ -28,6 +28,7 @@ LONG_FILES = {
     "test_gpu_saves.py",
     "test_gpu_training.py",
     "test_hang_cases.py",
+    "test_host_addresses.py",
     "test_hosts.py",
     "test_layouts.py",
     "test_load_from_store.py",

@@ -67,3 +67,10 @@ def hosts(tmp_path: Path) -> Iterator[list[Host]]:
     """host0-2, each with everything of its own."""
     with small_cluster(tmp_path) as made:
         yield made
+
+
+@pytest.fixture
+def v6_hosts(tmp_path: Path) -> Iterator[list[Host]]:
+    """The same with IPv6 alone."""
+    with small_cluster(tmp_path, has_v4=False) as made:
+        yield made

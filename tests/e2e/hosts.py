@@ -43,6 +43,10 @@ def address(index: int) -> str:
     return f"10.77.0.{index + 1}"
 
 
+def address_v6(index: int) -> str:
+    return f"fd77::{index + 1}"
+
+
 def can_make_hosts() -> bool:
     if os.geteuid() != 0 or shutil.which("ip") is None:
         return False
@@ -140,14 +144,25 @@ class Host:
                 ip(f"-n {self.space} route del blackhole {address(other)}/32")
 
 
+def give_address(space: str, index: int, has_v4: bool) -> None:
+    """With IPv6 alone, not even 127.0.0.1 is there."""
+    if has_v4:
+        ip(f"-n {space} addr add {address(index)}/24 dev eth0")
+        return
+    ip(f"-n {space} addr del 127.0.0.1/8 dev lo")
+    ip(f"-n {space} addr add {address_v6(index)}/64 dev eth0 nodad")
+
+
 @contextmanager
-def small_cluster(tmp_path: Path) -> Iterator[list[Host]]:
-    """host0-2 with addresses 10.77.0.1-3 on one bridge, which has a namespace of its own."""
+def small_cluster(tmp_path: Path, has_v4: bool = True) -> Iterator[list[Host]]:
+    """host0-2 with addresses 10.77.0.1-3 on one bridge, which has a namespace of its own. Without
+    `has_v4`, their addresses are fd77::1-3, and no host has an address of IPv4."""
     spaces = [f"{PREFIX}{i}" for i in range(COUNT)]
     switch = f"{PREFIX}sw"
     names = tmp_path / "hosts"
-    names.write_text("127.0.0.1 localhost\n" + "".join(
-        f"{address(i)} host{i}\n" for i in range(COUNT)))
+    local, of = ("127.0.0.1", address) if has_v4 else ("::1", address_v6)
+    names.write_text(f"{local} localhost\n" + "".join(
+        f"{of(i)} host{i}\n" for i in range(COUNT)))
     for space in [switch, *spaces]:
         ip(f"netns del {space}", must=False)
         ip(f"netns add {space}")
@@ -157,8 +172,8 @@ def small_cluster(tmp_path: Path) -> Iterator[list[Host]]:
     for i, space in enumerate(spaces):
         ip(f"link add eth0 netns {space} type veth peer name p{i} netns {switch}")
         ip(f"-n {switch} link set p{i} master br0 up")
-        ip(f"-n {space} addr add {address(i)}/24 dev eth0")
         ip(f"-n {space} link set eth0 up")
+        give_address(space, i, has_v4)
     made = [Host(i, host_job(tmp_path, f"host{i}"), names) for i in range(COUNT)]
     yield made
     for host in made:

@@ -19,6 +19,7 @@ torch's server listens on all addresses of the host, without a password. A job o
 loopback address only, so there the server gets a socket that listens on that address alone.
 """
 
+import errno
 import os
 import random
 import socket
@@ -39,7 +40,7 @@ _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1  # upper limit, because thousands of ranks ask one host
 _CONNECT_S = 1.0
 _PLACE_WORDS = 3  # of PACELINE_STORE
-_LOOPBACK = ("127.0.0.1", "localhost")
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _BACKLOG = 2048  # the value that torch uses
 _LIBUV_TAKES_SOCKETS = (2, 8)  # the first torch; an older one prints an error before it refuses
 _ARGUMENTS = ("host_name", "port", "world_size", "is_master")  # of torch's TCPStore, in its order
@@ -74,23 +75,29 @@ def place_of(host: str, port: int, told: str) -> tuple[str, int]:
     return words[1], int(words[2])
 
 
-def loopback_listener(port: int) -> int | None:
-    """A socket for a server of this host alone: `loopback_listener(17001)` is its descriptor.
+def loopback_listener(host: str, port: int) -> int | None:
+    """A socket for a server of this host alone: `loopback_listener("::1", 17001)`, a descriptor.
 
     None if the port is in use, for example by a server in this process that torch reuses.
     """
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            listener.bind(("127.0.0.1", port))
-            listener.listen(_BACKLOG)
-        except OSError:
-            return None
-        return listener.detach()
+    families = {"127.0.0.1": [socket.AF_INET], "::1": [socket.AF_INET6]}
+    for family in families.get(host, [socket.AF_INET, socket.AF_INET6]):
+        address = "::1" if family == socket.AF_INET6 else "127.0.0.1"
+        with socket.socket(family, socket.SOCK_STREAM) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                listener.bind((address, port))
+                listener.listen(_BACKLOG)
+            except OSError as error:
+                if error.errno == errno.EADDRNOTAVAIL:  # a host without that kind of address
+                    continue
+                return None
+            return listener.detach()
+    return None
 
 
 def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
-    """torch's TCPStore, except that a server for 127.0.0.1 accepts no other hosts.
+    """torch's TCPStore, except that a server for a loopback address accepts no other hosts.
 
     `on_loopback(TCPStore)(host_name="127.0.0.1", port=17001, world_size=2, is_master=True)`
     """
@@ -99,7 +106,7 @@ def on_loopback(make: Callable[..., Any]) -> Callable[..., Any]:
         told = {**dict(zip(_ARGUMENTS, given, strict=False)), **named}
         is_local = bool(told.get("is_master")) and told.get("host_name") in _LOOPBACK
         if is_local and told.get("port") and "master_listen_fd" not in named:
-            listener = loopback_listener(int(told["port"]))
+            listener = loopback_listener(str(told["host_name"]), int(told["port"]))
             if listener is not None:
                 return _serve(make, listener, given, named)
         return make(*given, **named)

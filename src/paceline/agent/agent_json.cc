@@ -24,6 +24,7 @@ void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool 
                                {"generation", progress.generation.value()},
                                {"term", progress.term},
                                {"restart_count", progress.restart_count},
+                               {"gloo_interface", setup.gloo_interface},
                                {"has_left", has_left}};
   const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);
   if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});

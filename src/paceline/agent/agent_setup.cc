@@ -17,10 +17,12 @@
 #include <utility>
 
 #include "paceline/agent/agent_json.h"
+#include "paceline/agent/ranks/gloo_interface.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/log.h"
@@ -195,9 +197,12 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   identity.version_minor = kVersionMinor;
   const nlohmann::json former = ReadJson(setup.files.AgentJson());
   if (former.is_object()) setup.former_term = JsonInt<uint64_t>(former, "term");
-  if (former.is_object() && JsonText(former, "boot_id") == identity.boot_id) {
-    setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
-  }
+  const bool is_same_boot = former.is_object() && JsonText(former, "boot_id") == identity.boot_id;
+  if (is_same_boot) setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
+  // A name server that does not answer costs seconds. An agent that is started again has a node
+  // that must not be silent for so long, so it takes the former agent's answer.
+  setup.gloo_interface = is_same_boot ? JsonText(former, "gloo_interface")
+                                      : GlooInterface(identity.address, HostName());
   return setup;
 }
 

@@ -36,6 +36,7 @@ struct AgentSetup {
   std::vector<std::string> relays;  // on the way to the master; empty on the master's own host
   std::string relay_listen;         // this agent's address as a relay; "": it is none
   uint64_t incarnation = 0;
+  std::string gloo_interface;         // see ranks/gloo_interface.h
   NodeReport identity;                // does not change while this agent lives
   uint64_t former_term = 0;           // the highest of the masters that an earlier agent has met
   uint32_t former_restart_count = 0;  // of the world that an earlier agent of this boot ran

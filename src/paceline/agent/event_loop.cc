@@ -141,7 +141,7 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                 [this](const NodeEvidence& found) { Tell(found); }),
       ranks_(*reactor_, *page_,
              RankTableSetup{setup_.files, setup_.spec.job, setup_.spec.launch, setup_.base_env,
-                            &evidence_.rings()},
+                            setup_.gloo_interface, &evidence_.rings()},
              [this](const core::RankEnded& ended, const std::optional<RankReport>& last) {
                if (last.has_value()) Feed(core::ProgressRead{{*last}});
                Feed(ended);

@@ -3,6 +3,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <mutex>
 #include <string_view>
@@ -14,6 +16,8 @@
 #include "event2/event.h"
 #include "event2/http.h"
 #include "event2/thread.h"
+#include "paceline/base/fd.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/security/credentials.h"
@@ -41,6 +45,38 @@ bool IsThisHost(std::string_view host) {
   return host == "localhost" || host == "127.0.0.1";
 }
 
+// A listening socket on the loopback address, or a closed one; errno says why. libevent would look
+// the address up as a name, which fails on a host that has no IPv4 address but 127.0.0.1.
+Fd ListenOnLoopback(int port) {
+  const bool is_v6 = LoopbackHost() == "::1";
+  Fd fd(::socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  sockaddr_in6 v6{};
+  v6.sin6_family = AF_INET6;
+  v6.sin6_addr = in6addr_loopback;
+  v6.sin6_port = htons(static_cast<uint16_t>(port));
+  sockaddr_in v4{};
+  v4.sin_family = AF_INET;
+  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  v4.sin_port = v6.sin6_port;
+  const auto* address = is_v6 ? reinterpret_cast<const sockaddr*>(&v6)  //
+                              : reinterpret_cast<const sockaddr*>(&v4);
+  const socklen_t size = is_v6 ? sizeof(v6) : sizeof(v4);
+  const int on = 1;
+  const bool listens = fd.is_open() &&
+                       ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+                       ::bind(fd.get(), address, size) == 0 && ::listen(fd.get(), SOMAXCONN) == 0;
+  return listens ? std::move(fd) : Fd();
+}
+
+// 0 if the socket has none.
+int BoundPort(int fd) {
+  sockaddr_storage bound{};
+  socklen_t size = sizeof(bound);
+  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
+                                           : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+}
+
 }  // namespace
 
 class HttpServer::Service {
@@ -60,13 +96,11 @@ class HttpServer::Service {
     evhttp_set_timeout(http_, kSecondsMax);
     evhttp_set_allowed_methods(http_, EVHTTP_REQ_GET);
     evhttp_set_gencb(http_, &Service::OnRequest, this);
-    evhttp_bound_socket* bound =
-        evhttp_bind_socket_with_handle(http_, "127.0.0.1", static_cast<uint16_t>(port));
-    if (bound == nullptr) return CannotListen(port);
-    sockaddr_in address = {};
-    socklen_t size = sizeof(address);
-    getsockname(evhttp_bound_socket_get_fd(bound), reinterpret_cast<sockaddr*>(&address), &size);
-    port_ = ntohs(address.sin_port);
+    Fd listener = ListenOnLoopback(port);
+    if (!listener.is_open()) return CannotListen(port, errno);
+    port_ = BoundPort(listener.get());
+    if (evhttp_accept_socket(http_, listener.get()) != 0) return CannotListen(port, EINVAL);
+    listener.Release();  // libevent closes it
     thread_ = std::thread([this] { event_base_dispatch(base_); });
     return absl::OkStatus();
   }
@@ -88,14 +122,15 @@ class HttpServer::Service {
   int port() const { return port_; }
 
  private:
-  static absl::Status CannotListen(int port) {
-    const std::string address = "127.0.0.1:" + std::to_string(port);
-    return ToStatus(absl::StatusCode::kAlreadyExists,
-                    {.code = "PL-E031",
-                     .what = "the master cannot serve HTTP on " + address,
-                     .where = address,
-                     .why = "another process listens on that port",
-                     .fix = "end that process, or start the job in another run directory"});
+  static absl::Status CannotListen(int port, int error) {
+    const std::string address = Bracketed(LoopbackHost()) + ":" + std::to_string(port);
+    return ToStatus(
+        absl::StatusCode::kAlreadyExists,
+        {.code = "PL-E031",
+         .what = "the master cannot serve HTTP on " + address,
+         .where = address,
+         .why = error == EADDRINUSE ? "another process listens on that port" : std::strerror(error),
+         .fix = "choose another network.http_port, or leave it out to get a free one"});
   }
 
   static void OnStop(int, short, void* self) {
@@ -208,6 +243,9 @@ class HttpServer::Service {
 HttpServer::HttpServer(std::unique_ptr<Service> service) : service_(std::move(service)) {}
 HttpServer::~HttpServer() = default;
 int HttpServer::port() const { return service_->port(); }
+std::string HttpServer::address() const {
+  return Bracketed(LoopbackHost()) + ":" + std::to_string(port());
+}
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(int port, std::string token,
                                                               Ask ask) {

@@ -22,13 +22,15 @@ class HttpServer {
   // overloaded.
   using Ask = std::function<bool(const std::string& path, Reply reply)>;
 
-  // Port 0: any free port. Problem PL-E031 if the port is taken.
+  // Listens on base/host_text.h's LoopbackHost. Port 0: any free port. Problem PL-E031 if the port
+  // is taken.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(int port, std::string token, Ask ask);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
 
   int port() const;
+  std::string address() const;  // HOST:PORT
 
  private:
   class Service;

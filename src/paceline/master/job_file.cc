@@ -43,6 +43,10 @@ absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir) {
   return address;
 }
 
+uint16_t WantedHttpPort(const std::string& run_dir) {
+  return JsonInt<uint16_t>(ReadJob(run_dir), "http_port");
+}
+
 absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& job_id,
                                 const MasterAddress& address) {
   Json job = ReadJob(run_dir);

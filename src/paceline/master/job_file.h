@@ -26,6 +26,9 @@ uint64_t OwnStartTime();
 // NOT_FOUND: there is no file, or no master in it. DATA_LOSS: not a job file.
 absl::StatusOr<MasterAddress> ReadMasterAddress(const std::string& run_dir);
 
+// The port for /metrics and /healthz that the user set. 0: any.
+uint16_t WantedHttpPort(const std::string& run_dir);
+
 absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& job_id,
                                 const MasterAddress& address);
 

@@ -14,6 +14,7 @@
 
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/status_macros.h"
@@ -211,8 +212,11 @@ class Master {
                                            : Listen(at, admission, &queue_));
     at.port = static_cast<int>(server_->port());
     outside_.SetServer(server_.get());
-    auto http = ServeHttp(before.ok() ? PortOf(before->http) : 0, token, &queue_);
-    if (!http.ok()) http = ServeHttp(0, token, &queue_);
+    // The port that a user set has to be had. That of an earlier master is only tried first.
+    const uint16_t wanted = WantedHttpPort(options.run_dir);
+    const int former = before.ok() ? PortOf(before->http) : 0;
+    auto http = ServeHttp(wanted != 0 ? wanted : former, token, &queue_);
+    if (!http.ok() && wanted == 0) http = ServeHttp(0, token, &queue_);
     if (!http.ok()) return http.status();
     http_ = *std::move(http);
     ASSIGN_OR_RETURN(leases_, ServeLeases({at.host, before.ok() ? PortOf(before->leases) : 0},
@@ -229,7 +233,7 @@ class Master {
     loop.Begin(spec.job, records, options.resumes);
     RETURN_IF_ERROR(WriteMasterAddress(options.run_dir, spec.job.job_id,
                                        {.addr = at.Text(),
-                                        .http = "127.0.0.1:" + std::to_string(http_->port()),
+                                        .http = http_->address(),
                                         .pid = getpid(),
                                         .leases = HostPort{at.host, leases_->port()}.Text(),
                                         .start_time = OwnStartTime()}));
@@ -270,7 +274,8 @@ bool IsLoopback(const std::string& listen) {
   return host == "localhost" || host == "[::1]" || (is_v4 && host.starts_with("127."));
 }
 
-absl::Status RunMaster(const MasterOptions& options) {
+absl::Status RunMaster(MasterOptions options) {
+  if (options.listen.empty()) options.listen = Bracketed(LoopbackHost()) + ":0";
   IgnoreTerminal();
   RaiseFileLimit();
   // gRPC returns its errors as a Status, so its own log would only repeat them.

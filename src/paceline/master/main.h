@@ -11,9 +11,9 @@ namespace paceline::master {
 struct MasterOptions {
   std::string run_dir;
   // HOST:PORT. Port 0: the port of an earlier master of this run directory, else a free one.
-  std::string listen = "127.0.0.1:0";
-  bool insecure = false;  // allows a non-loopback address without TLS
-  bool resumes = false;   // a user started the job again; see core::MasterStarted
+  std::string listen = {};  // "": port 0 of the loopback address
+  bool insecure = false;    // allows a non-loopback address without TLS
+  bool resumes = false;     // a user started the job again; see core::MasterStarted
   // Set by the platform that starts the job's masters; see EventLoop::Term.
   uint64_t term = 0;
   uint32_t survivors = 0;
@@ -24,7 +24,7 @@ struct MasterOptions {
 // Serves until the job has ended. Returns OK then, whatever the job's exit code is. Reads token,
 // spec.json and tls/ of the run directory, owns journal.db, and writes its address to job.json. An
 // error has a Problem (model/problem.h), and the job is unchanged then.
-absl::Status RunMaster(const MasterOptions& options);
+absl::Status RunMaster(MasterOptions options);
 
 // True if `listen` (HOST:PORT) is reachable from this host only.
 bool IsLoopback(const std::string& listen);

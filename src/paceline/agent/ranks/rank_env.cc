@@ -87,6 +87,7 @@ Environment RankEnvironment(const RankPlace& place, const Environment& base) {
     env["PACELINE_CHECKPOINT_SOCKET"] = place.checkpoint_socket;
   }
   if (!place.lease_socket.empty()) env["PACELINE_LEASE_SOCKET"] = place.lease_socket;
+  if (!place.gloo_interface.empty()) env.emplace("GLOO_SOCKET_IFNAME", place.gloo_interface);
   env.erase("PACELINE_RING");
   if (!place.ring.empty()) env["PACELINE_RING"] = place.ring;
   return env;

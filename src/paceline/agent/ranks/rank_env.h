@@ -29,8 +29,9 @@ struct RankPlace {
   uint32_t local_rank = 0;
   std::string checkpoint_socket = {};
   std::string lease_socket = {};
-  std::string ring = {};         // path of the rank's flight ring; "": none
-  std::string torch_error_file;  // for scripts that use torch's own @record
+  std::string gloo_interface = {};  // for gloo, if the user has named none; "": gloo finds one
+  std::string ring = {};            // path of the rank's flight ring; "": none
+  std::string torch_error_file;     // for scripts that use torch's own @record
 };
 
 // The part of the environment that is equal for all ranks of a job. `base` is the agent's

@@ -92,6 +92,7 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
       .local_rank = spawn.local_rank,
       .checkpoint_socket = setup_.files.checkpoint_socket,
       .lease_socket = setup_.files.lease_socket,
+      .gloo_interface = setup_.gloo_interface,
       .ring = setup_.rings == nullptr ? "" : setup_.rings->PathOf(spawn.local_rank),
       .torch_error_file = setup_.files.TorchErrorFile(generation, rank)};
   std::vector<std::string> args;

@@ -35,6 +35,7 @@ struct RankTableSetup {
   JobSpec job;
   LaunchSpec launch;
   Environment base_env;
+  std::string gloo_interface;          // "": ranks need none
   const FlightRings* rings = nullptr;  // null: ranks have no rings
 };
 

@@ -294,6 +294,10 @@ constexpr ErrorCode kCodes[] = {
      "A Checkpointer saves below /dev/shm/paceline-UID. If another user has made a folder of that "
      "name, or may enter it, a job uses a new folder paceline-UID-XXXXXX instead. The owner of the "
      "first folder, or root, can remove it."},
+    {"PL-W011", "the host's own name leads to no address of this host", kExitFindings,
+     "torch's gloo backend listens on the address of the host's name, and on 127.0.0.1 if there is "
+     "none. Ranks of other hosts cannot connect to that. `paceline run` sets GLOO_SOCKET_IFNAME to "
+     "the interface that reaches the master, unless it is set already."},
 };
 
 // "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "paceline/agent/memory/arena_shelf.h"
+#include "paceline/agent/ranks/gloo_interface.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
@@ -133,6 +134,18 @@ Check Ports(const Host& host) {
                  .fix = "sysctl net.ipv4.ip_local_port_range='32768 60999'"};
 }
 
+// Ranks get GLOO_SOCKET_IFNAME from their agent, so this disturbs only what is started otherwise.
+Check HostNameCheck(const Host& host) {
+  if (!agent::GlooChoice(host.facts.host_name).empty()) return std::nullopt;
+  return Problem{.code = "PL-W011",
+                 .what = "the host's own name leads to no address of this host",
+                 .where = host.facts.host_name,
+                 .why =
+                     "gloo looks its address up by that name; `paceline run` names it the "
+                     "interface instead, other launchers do not",
+                 .fix = "add the name to /etc/hosts, with the address that other hosts use"};
+}
+
 Check Interpreter(const Host& host) {
   return host.python.ok() ? std::nullopt : Check(host.python.problem());
 }
@@ -169,6 +182,7 @@ constexpr NamedCheck kChecks[] = {
     {"runtime dir", RuntimeDir},
     {"clock", ClockCheck},
     {"ports", Ports},
+    {"host name", HostNameCheck},
     {"python", Interpreter},
     {"torch", Torch},
     {"package", Package},

@@ -14,6 +14,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
 #include "paceline/model/job_file_limit.h"
 
 namespace paceline::cli {
@@ -147,6 +148,7 @@ std::string FormatJobCard(const JobCard& card) {
                      {"launcher", ProcessJson(card.launcher)},
                      {"pid_space", card.pid_space},
                      {"insecure", card.insecure},
+                     {"http_port", card.http_port},
                      {"nodes", card.nodes},
                      {"relay", card.relay},
                      {"created", card.created}};
@@ -178,6 +180,7 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
   }
   card.pid_space = JsonText(text, "pid_space");
   card.insecure = JsonBool(text, "insecure", false);
+  card.http_port = JsonInt<uint16_t>(text, "http_port");
   card.nodes = TextsFrom(text, "nodes");
   card.relay = JsonText(text, "relay");
   card.created = JsonNumber(text, "created");
@@ -246,7 +249,9 @@ Result<std::string> OpenRuntimeDir(const Environment& environment) {
                  .what = "the runtime directory is not safe",
                  .where = path,
                  .why = why,
-                 .fix = "chmod 700 it, or set PACELINE_RUNTIME_DIR to a directory of yours"};
+                 .fix = why.starts_with("others")
+                            ? "chmod 700 " + ShellWord(path)
+                            : "export PACELINE_RUNTIME_DIR=$HOME/.paceline-run"};
 }
 
 Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::string& runtime_dir) {

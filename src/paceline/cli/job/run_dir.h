@@ -27,6 +27,7 @@ struct JobCard {
   agent::ProcessId launcher;
   std::string pid_space;           // of the launcher: agent::PidSpaceName; "": not known
   bool insecure = false;           // --insecure: the master listens for all without encryption
+  uint16_t http_port = 0;          // of the master's /metrics, as the user set it; 0: any
   std::vector<std::string> nodes;  // agents of this host
   std::string relay;   // host:port where the first of them serves as a relay; "": it does not
   double created = 0;  // seconds since 1970

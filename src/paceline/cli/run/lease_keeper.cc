@@ -11,6 +11,7 @@
 #include "paceline/agent/agent_setup.h"
 #include "paceline/agent/leases/lease_relay.h"
 #include "paceline/base/fd.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
@@ -19,8 +20,6 @@
 
 namespace paceline::cli {
 namespace {
-
-constexpr char kLoopback[] = "127.0.0.1";
 
 // Returns when the process has ended.
 void Await(const agent::ProcessId& process) {
@@ -46,13 +45,14 @@ absl::StatusOr<int> RunLeaseKeeper(const LeaseKeeperOptions& options) {
   own.token = wire::MakeToken();
   wire::ServerCredentials served;
   served.token = own.token;
+  const std::string loopback = Bracketed(LoopbackHost());
   ASSIGN_OR_RETURN(const auto host, master::LeaseHost::Start({.path = options.folder + "/data.db",
                                                               .job = options.job_id,
-                                                              .listen = Concat(kLoopback, ":0"),
+                                                              .listen = Concat(loopback, ":0"),
                                                               .is_insecure = false,
                                                               .credentials = served}));
   ASSIGN_OR_RETURN(const auto relay, agent::LeaseRelay::Start({options.socket, own}));
-  relay->SetMaster(Concat(kLoopback, ":", host->port()));
+  relay->SetMaster(Concat(loopback, ":", host->port()));
   Await(options.launcher);
   LogInfo("launcher_ended", {{"pid", options.launcher.pid}});
   return 0;

@@ -44,19 +44,35 @@ bool AreEqual(const sockaddr* a, const sockaddr* b) {
                      &reinterpret_cast<const sockaddr_in6*>(b)->sin6_addr, sizeof(in6_addr)) == 0;
 }
 
+using InterfaceList = std::unique_ptr<ifaddrs, void (*)(ifaddrs*)>;
+
+InterfaceList Interfaces() {
+  ifaddrs* interfaces = nullptr;
+  if (::getifaddrs(&interfaces) != 0) interfaces = nullptr;
+  return InterfaceList(interfaces, [](ifaddrs* list) {
+    if (list != nullptr) ::freeifaddrs(list);
+  });
+}
+
 }  // namespace
+
+std::string EveryAddress() {
+  const InterfaceList interfaces = Interfaces();
+  for (const ifaddrs* own = interfaces.get(); own != nullptr; own = own->ifa_next) {
+    if (own->ifa_addr == nullptr || own->ifa_addr->sa_family != AF_INET6) continue;
+    const in6_addr& address = reinterpret_cast<const sockaddr_in6*>(own->ifa_addr)->sin6_addr;
+    if (!IN6_IS_ADDR_LOOPBACK(&address) && !IN6_IS_ADDR_LINKLOCAL(&address)) return "[::]";
+  }
+  return "0.0.0.0";
+}
 
 AddressOwner OwnerOf(const std::string& host) {
   const wire::AddressList addresses = wire::Resolve(host, "0", kStream);
   if (addresses == nullptr) return AddressOwner::kUnknown;
-  ifaddrs* interfaces = nullptr;
-  if (::getifaddrs(&interfaces) != 0) interfaces = nullptr;
-  const std::unique_ptr<ifaddrs, void (*)(ifaddrs*)> owner(interfaces, [](ifaddrs* list) {
-    if (list != nullptr) ::freeifaddrs(list);
-  });
+  const InterfaceList interfaces = Interfaces();
   for (const addrinfo* entry = addresses.get(); entry != nullptr; entry = entry->ai_next) {
     if (IsLoopback(entry->ai_addr)) return AddressOwner::kLoopback;
-    for (const ifaddrs* own = interfaces; own != nullptr; own = own->ifa_next) {
+    for (const ifaddrs* own = interfaces.get(); own != nullptr; own = own->ifa_next) {
       if (own->ifa_addr != nullptr && AreEqual(own->ifa_addr, entry->ai_addr)) {
         return AddressOwner::kThisHost;
       }

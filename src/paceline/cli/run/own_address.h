@@ -25,4 +25,8 @@ AddressOwner AwaitOwner(const std::string& host, std::chrono::seconds patience,
 // Whether the port is taken, found out by binding it.
 bool IsPortTaken(const std::string& host, uint16_t port);
 
+// The host part of an address that listens on every address of this host: "[::]", which includes
+// IPv4, if other hosts can reach this one by IPv6, else "0.0.0.0".
+std::string EveryAddress();
+
 }  // namespace paceline::cli

@@ -14,6 +14,7 @@
 
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/registered.h"
@@ -103,8 +104,9 @@ class Preparation {
     run_.is_whole_job = false;
     is_master_ = request_.local_nodes == 0;
     const Endpoint& endpoint = *request_.endpoint;
-    run_.listen = Concat("0.0.0.0:", endpoint.port);
-    address_ = is_master_ ? Concat("127.0.0.1:", endpoint.port) : ToText(endpoint);
+    run_.listen = Concat(EveryAddress(), ":", endpoint.port);
+    address_ = is_master_ ? Concat(Bracketed(LoopbackHost()), ":", endpoint.port)  //
+                          : ToText(endpoint);
     return std::nullopt;
   }
 
@@ -193,7 +195,7 @@ class Preparation {
       return Failed("PL-E031", "there is no port for the master", held);
     }
     run_.port->Lend();
-    address_ = Concat("127.0.0.1:", run_.port->port());
+    address_ = Concat(Bracketed(LoopbackHost()), ":", run_.port->port());
     run_.listen = address_;
     return std::nullopt;
   }
@@ -456,6 +458,7 @@ class Preparation {
     run_.card.cwd = input_.facts.cwd;
     run_.card.master_address = address_;
     run_.card.insecure = request_.insecure;
+    run_.card.http_port = request_.http_port;
     NameLauncher();
     run_.card.created = RealtimeSeconds();
     MakeDirs(path + "/logs", 0700).IgnoreError();

@@ -8,6 +8,7 @@
 #include <map>
 #include <utility>
 
+#include "paceline/base/host_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
@@ -289,7 +290,7 @@ class RequestMaker {
     if (request_.endpoint.has_value() || (local && !asked)) return std::nullopt;
     if (settings_.OnOff("network.standalone")) return std::nullopt;
     std::string host = settings_.Text("network.master_addr");
-    if (host.empty()) host = "127.0.0.1";
+    if (host.empty()) host = Bracketed(LoopbackHost());
     auto endpoint = ParseEndpoint(host, kStaticPort);
     if (!endpoint.ok()) return endpoint.problem();
     if (settings_.IsSet("network.master_port")) {
