@@ -23,6 +23,7 @@ LONG_FILES = {
     "test_far_disk.py",
     "test_foreign_launchers.py",
     "test_foreign_world.py",
+    "test_full_run_dir.py",
     "test_full_storage.py",
     "test_gpu_hangs.py",
     "test_gpu_saves.py",

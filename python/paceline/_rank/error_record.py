@@ -10,8 +10,10 @@ from types import TracebackType
 from paceline._base.launch import Launch
 from paceline._base.wording import say
 from paceline._rank import progress
+from paceline._rank.output import NO_ROOM
 
 SCHEMA = "paceline.rank_error/1"
+ROOM = "room"  # a file beside the records, whose blocks the agent has reserved
 _MESSAGE_MAX = 16 << 10
 _TRACEBACK_MAX = 64 << 10
 
@@ -91,8 +93,22 @@ def _write(launch: Launch, path: str, fields: dict[str, object]) -> None:
         "local_rank": launch.local_rank,
         "pid": os.getpid(),
     } | fields
+    data = json.dumps(whole).encode()
     temporary = f"{path}.{os.getpid()}.tmp"
-    fd = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(fd, "w", encoding="utf-8", errors="backslashreplace") as file:
-        json.dump(whole, file)
+    try:
+        _fill(temporary, data)
+    except OSError as error:
+        if error.errno not in NO_ROOM:
+            raise
+        # The agent has reserved room on the disk for one record: that of the first failure.
+        os.rename(os.path.join(os.path.dirname(path), ROOM), temporary)
+        _fill(temporary, data)
     os.replace(temporary, path)
+
+
+def _fill(path: str, data: bytes) -> None:
+    """Write the file in place, because blocks that were reserved for it are given up by O_TRUNC."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(data)
+        file.truncate()

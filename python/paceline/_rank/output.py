@@ -10,7 +10,7 @@ import io
 import sys
 from typing import Any, TextIO
 
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
 
 class RoomyFile(io.FileIO):
@@ -30,7 +30,7 @@ class RoomyFile(io.FileIO):
                 self.bytes_dropped = 0
             return super().write(data)
         except OSError as error:
-            if error.errno not in _NO_ROOM:
+            if error.errno not in NO_ROOM:
                 raise
             self.bytes_dropped += size
             return size

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "paceline/agent/agent_json.h"
+#include "paceline/agent/ranks/disk_watch.h"
 #include "paceline/agent/ranks/gloo_interface.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/reactor.h"
@@ -171,6 +172,7 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
                  SocketOf("leases", options)};
   setup.runtime_dir = options.runtime_dir;
   RETURN_IF_ERROR(MakeNodeDirs(setup.files));
+  ReserveErrorRoom(setup.files.ErrorDir());
   ASSIGN_OR_RETURN(setup.lock, LockNode(setup.files));
   RETURN_IF_ERROR(LogToFile(setup.files.AgentLog()));
   ASSIGN_OR_RETURN(setup.spec, wire::ReadSpecFile(setup.files.Spec()));

@@ -346,7 +346,7 @@ void AgentLoop::OnHeartbeat() {
   Feed(core::ProgressRead{ranks_.ReadProgress()});
   SendHeartbeat();
   if (now >= trim_due_ns_) {
-    ranks_.TrimLogs();
+    ranks_.TendLogs();
     trim_due_ns_ = now + kTrimEveryNs;
   }
 }
@@ -458,7 +458,7 @@ void AgentLoop::MayExit() {
   // Exits only when the newest step is in storage, or the machine gives up hope for it.
   if (!has_ended_ || (machine_.HasHope(MonotonicNow()) && station_->IsAwaited())) return;
   if (station_->is_over()) station_->CleanUp();
-  ranks_.TrimLogs();  // of ranks that ended between two trims
+  ranks_.TendLogs();  // of ranks that ended between two trims
   // False if the agent was refused, or was without a master for too long.
   has_left_ = machine_.assignment().kind == Assignment::Kind::kLeave;
   SaveJson();

@@ -80,6 +80,7 @@ class Journal {
   absl::Status Lock();
   absl::Status Commit(const std::vector<core::Record>& batch);
   absl::Status Insert(const core::Record& record);
+  void KeepRoom();
   void Work();
   bool WaitForWork(std::unique_lock<std::mutex>* lock);
   void CommitPending(std::unique_lock<std::mutex>* lock);
@@ -89,6 +90,8 @@ class Journal {
   Fd lock_;  // before db_, so that it is released last
   Database db_;
   Statement insert_;
+  Fd log_;                   // SQLite's write-ahead log, for KeepRoom
+  uint64_t room_bytes_ = 0;  // how far the log may grow on a full disk
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;

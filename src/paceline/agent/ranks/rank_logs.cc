@@ -109,6 +109,12 @@ void RankLogs::OpenGeneration(uint64_t generation) {
   KeepTotal(generation);
 }
 
+void RankLogs::Note(uint64_t generation, uint32_t rank, const std::string& line) const {
+  const std::string path = StderrPath(generation, rank);
+  const Fd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW));
+  if (fd.is_open()) (void)!::write(fd.get(), line.data(), line.size());
+}
+
 void RankLogs::Trim(uint64_t generation) const {
   const std::string dir = GenerationDir(generation);
   for (const std::string& name : Entries(dir)) {

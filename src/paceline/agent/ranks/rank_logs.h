@@ -30,6 +30,9 @@ class RankLogs {
 
   std::string StdoutPath(uint64_t generation, uint32_t rank) const;
   std::string StderrPath(uint64_t generation, uint32_t rank) const;
+  const std::string& directory() const { return log_dir_; }
+  // Appends a line to a rank's stderr.
+  void Note(uint64_t generation, uint32_t rank, const std::string& line) const;
   // Makes the log directory of a new world, trims the earlier world's logs, and deletes directories
   // of old worlds.
   void OpenGeneration(uint64_t generation);

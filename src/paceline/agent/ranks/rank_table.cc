@@ -320,10 +320,18 @@ bool RankTable::Has(const ProcessId& process) const {
   return false;
 }
 
-void RankTable::TrimLogs() const {
+void RankTable::TendLogs() {
   if (newest_generation_ == 0) return;
   logs_.Trim(newest_generation_);
   logs_.KeepTotal(newest_generation_);
+  ReserveErrorRoom(setup_.files.ErrorDir());
+  const auto full = disk_.Look(MonotonicNow(), DiskWatch::FreeBytes(logs_.directory()));
+  if (!full.has_value()) return;
+  const std::string note = FullDiskNote(*full);
+  LogInfo("disk_was_full", {{"seconds", full->seconds()}});
+  for (const auto& [local_rank, rank] : ranks_) {
+    logs_.Note(rank.generation.value(), rank.rank.value(), note);
+  }
 }
 
 }  // namespace paceline::agent

@@ -18,6 +18,7 @@
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/hang/evidence_desk.h"
 #include "paceline/agent/hang/flight_rings.h"
+#include "paceline/agent/ranks/disk_watch.h"
 #include "paceline/agent/ranks/kernel_evidence.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/pids.h"
@@ -81,7 +82,8 @@ class RankTable {
   std::vector<RankSample> ReadSamples();
   // The living ranks of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;
-  void TrimLogs() const;
+  // Keeps the log files within their limits, and notes in them that the disk was full.
+  void TendLogs();
 
  private:
   struct Living {
@@ -110,6 +112,7 @@ class RankTable {
   RankTableSetup setup_;
   Ended ended_;
   RankLogs logs_;
+  DiskWatch disk_;
   KernelEvidence kernel_;
   bool starter_is_there_ = false;
   uint64_t newest_generation_ = 0;

@@ -1,0 +1,29 @@
+"""Prints much at each step, for ever, or raises: `printing.py never|STEP|often`.
+
+`often` raises in each world, ten steps later than in the one before. A line goes to descriptor 2 as
+C++ code writes it, past Python's own files.
+"""
+
+import contextlib
+import os
+import sys
+import time
+
+import paceline.numpy as pl
+
+WORD = sys.argv[1]
+RESTARTS = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
+LAST = {"never": -1, "often": 20 + 10 * RESTARTS}.get(WORD)
+if LAST is None:
+    LAST = int(WORD)
+
+step = 0
+while True:
+    print("x" * 20_000)
+    with contextlib.suppress(OSError):
+        os.write(2, b"from C++\n")
+    if step == LAST:
+        raise ValueError("the loss is NaN")
+    pl.step(step)
+    step += 1
+    time.sleep(0.02)

@@ -1,0 +1,70 @@
+"""The disk of the run directory is full, because ranks print much. They train on, a failure is
+known and carried out, and the console says what waits. The disk is a small tmpfs of the test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from job import SCRIPTS, Job, eventually
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
+
+ONE = ["--standalone", "--nproc-per-node", "1"]
+
+
+@pytest.fixture
+def full(job: Job) -> Iterator[Path]:
+    """A disk for the run directory, with room for a hundred lines of `printing.py`."""
+    place = job.directory / "full"
+    place.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "none", str(place)], check=True)
+    job.run_dir = place / "run"
+    yield place
+    job.end()
+    subprocess.run(["umount", "-l", str(place)], check=False)
+
+
+def is_full(place: Path) -> bool:
+    found = os.statvfs(place)
+    return found.f_bavail == 0
+
+
+def start(job: Job, place: Path, last: str) -> None:
+    job.start(ONE, [str(SCRIPTS / "printing.py"), last])
+    eventually(lambda: is_full(place) or None, "the disk is full", job=job)
+
+
+def test_a_rank_prints_on_and_its_lost_output_is_noted(job: Job, full: Path) -> None:
+    start(job, full, "never")
+    reached = job.step()
+    eventually(lambda: job.step() > reached + 300 or None, "the rank trains on", job=job)
+    subprocess.run(["mount", "-o", "remount,size=64m", str(full)], check=True)
+    errors = job.run_dir / "logs" / "node0" / "g1" / "rank0.err"
+    eventually(lambda: "the disk was full for about" in errors.read_text() or None,
+               "C++ output's loss is noted", job=job)
+    output = job.run_dir / "logs" / "node0" / "g1" / "rank0.out"
+    eventually(lambda: "bytes were dropped: the disk was full" in output.read_text() or None,
+               "Python output's loss is counted", job=job)
+    assert not job.events("rank_failed")
+
+
+def test_the_first_failure_has_room(job: Job, full: Path) -> None:
+    """Its error record has a traceback, and the next world is formed on the full disk."""
+    start(job, full, "400")
+    failed = job.until_event("rank_failed")[0]
+    assert "ValueError: the loss is NaN" in str(failed), failed
+    job.until_event("world_formed", count=2)
+    why = job.command("why", "--job", str(job.run_dir)).stdout
+    assert "printing.py:" in why, why
+
+
+def test_the_console_says_that_decisions_wait_and_for_what(job: Job, full: Path) -> None:
+    """Each world fails, so at last the room that was kept for the first failures is used up."""
+    start(job, full, "often")
+    eventually(lambda: "decisions wait until the journal is written" in job.stderr or None,
+               "the console says so", job=job)
+    assert "disk is full" in job.stderr
