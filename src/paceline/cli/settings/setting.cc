@@ -20,6 +20,7 @@ struct PlainRow {
   std::string_view choices;
   int64_t minimum = 0;
   int64_t maximum = std::numeric_limits<int64_t>::max();
+  bool zero_allowed = true;
 };
 
 constexpr PlainRow kPlain[] = {
@@ -180,7 +181,8 @@ constexpr PlainRow kPlain[] = {
     {.key = "hang.act_after",
      .kind = FlagKind::kDuration,
      .help = "time after which an absent rank is restarted, where docs/guides/hangs.md has a time; "
-             "unset: the times there"},
+             "unset: the times there",
+     .zero_allowed = false},
     {.key = "output.color",
      .kind = kChoice,
      .default_text = "auto",
@@ -281,7 +283,8 @@ std::vector<Setting> AllSettings() {
                    .help = row.help,
                    .choices = row.choices,
                    .minimum = row.minimum,
-                   .maximum = row.maximum});
+                   .maximum = row.maximum,
+                   .zero_allowed = row.zero_allowed});
   }
   const Timers timers;
   for (const TimerRow& row : kTimers) {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/submit/submit.h"
@@ -32,8 +34,12 @@ Result<OnPlace> ParseOnPlace(const std::string& text, bool has_job) {
                   : "it is kubernetes or kubernetes/NAMESPACE; --name gives the job its name";
   }
   for (size_t i = 1; i < parts.size() && why.empty(); ++i) {
-    if (parts[i].empty() || parts[i].front() == '-')
-      why = "a part of it is empty or begins with a dash";
+    const bool is_label = std::all_of(parts[i].begin(), parts[i].end(), [](char c) {
+      return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
+    });
+    if (parts[i].empty() || parts[i].front() == '-' || !is_label || parts[i].size() > 63) {
+      why = "its parts are names of Kubernetes: at most 63 of a-z, 0-9 and -, no dash in front";
+    }
   }
   if (!why.empty()) {
     return Problem{.code = "PL-E003",

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstring>
+#include <utility>
 
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
@@ -145,8 +147,12 @@ Check TakeEnvironment(const ParsedLine& line, Submission* to) {
   for (const Given& given : line.given) {
     if (given.flag->dest != "env") continue;
     const size_t equals = given.value.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      return BadValue("--env", given.value, "NAME=VALUE");
+    const std::string name = given.value.substr(0, equals);
+    const bool is_name = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+      return std::isalnum(c) || c == '_' || c == '.' || c == '-';
+    });
+    if (equals == std::string::npos || equals == 0 || !is_name || std::isdigit(name.front())) {
+      return BadValue("--env", given.value, "NAME=VALUE, the name of A-Z a-z 0-9 _ . -");
     }
     to->environment.emplace_back(given.value.substr(0, equals), given.value.substr(equals + 1));
   }
@@ -160,6 +166,31 @@ Check TakeCounts(const ParsedLine& line, Submission* to) {
   if (Check problem = TakeCount(line, "gpus", 0, kRanksMax, &to->gpus)) return problem;
   if (!line.Has("nproc_per_node")) return std::nullopt;
   return TakeCount(line, "nproc_per_node", 1, kRanksMax, &to->nproc_per_node.emplace());
+}
+
+// An amount as Kubernetes writes it: 8, 0.5, 500m, 64Gi.
+bool IsQuantity(std::string_view text) {
+  const size_t digits = text.find_first_not_of("0123456789.");
+  const std::string_view unit = digits == std::string_view::npos ? "" : text.substr(digits);
+  constexpr std::string_view kUnits[] = {"",  "m",  "k",  "M",  "G",  "T",  "P",
+                                         "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
+  const bool has_number = text.find_first_of("0123456789") == 0;
+  return has_number && std::find(std::begin(kUnits), std::end(kUnits), unit) != std::end(kUnits);
+}
+
+// Checks what would make an object that the cluster refuses.
+Check CheckTexts(const Submission& submission) {
+  for (const auto& [flag, value] :
+       {std::pair("--cpus", submission.cpus), std::pair("--memory", submission.memory)}) {
+    if (!value.empty() && !IsQuantity(value)) {
+      return BadValue(flag, value, "an amount as Kubernetes writes it: 8, 500m, 64Gi");
+    }
+  }
+  const bool is_image = std::all_of(
+      submission.image.begin(), submission.image.end(),
+      [](unsigned char c) { return std::isalnum(c) || std::strchr("._-/:@", c) != nullptr; });
+  if (is_image) return std::nullopt;
+  return BadValue("--image", submission.image, "a container image: REGISTRY/NAME:TAG");
 }
 
 Result<Submission> SubmissionOf(const ParsedLine& line) {
@@ -193,6 +224,7 @@ Result<Submission> SubmissionOf(const ParsedLine& line) {
   submission.image = line.Text("image");
   submission.cpus = line.Text("cpus");
   submission.memory = line.Text("memory");
+  if (Check problem = CheckTexts(submission)) return *problem;
   submission.template_path = line.Text("template");
   submission.only_prints = line.Has("print");
   if (line.Has("ttl")) {
