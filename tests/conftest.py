@@ -33,6 +33,7 @@ LONG_FILES = {
     "test_hosts.py",
     "test_layouts.py",
     "test_load_from_store.py",
+    "test_lost_master.py",
     "test_lightning.py",
     "test_object_store.py",
     "test_object_store_wire.py",

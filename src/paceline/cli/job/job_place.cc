@@ -161,7 +161,7 @@ Check CheckRuntimeDirectory(const std::string& path) {
                  .why = why,
                  .fix = why.starts_with("others")
                             ? "chmod 700 " + ShellWord(path)
-                            : "PACELINE_RUNTIME_DIR=$HOME/.paceline-run, or remove it"};
+                            : "export PACELINE_RUNTIME_DIR=$HOME/.paceline-run"};
 }
 
 namespace {
@@ -188,6 +188,7 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
   if (const auto master = json.find("master"); master != json.end()) {
     place.master_addr = JsonText(*master, "addr");
     place.http_addr = JsonText(*master, "http");
+    place.is_joined = !JsonBool(json, "has_master", true);
     place.master_pid = PidAt(*master, "pid");
     place.master_start = start_of(*master);
   }

@@ -26,6 +26,7 @@ struct JobPlace {
   uint64_t master_start = 0;  // its start time in ticks since boot; 0 = not told
   int launcher_pid = 0;
   uint64_t launcher_start = 0;   // the same
+  bool is_joined = false;        // the master runs on another host
   bool is_run_dir_gone = false;  // removed while the job's launcher lives; see KnownJobs
   double created = 0;            // seconds since 1970; 0 = not told
 

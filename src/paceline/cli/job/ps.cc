@@ -66,8 +66,9 @@ int RunPs(Invocation& invocation) {
     const std::string state = job.is_run_dir_gone ? "running, its run directory is gone"
                               : job.is_running()  ? "running"
                                                   : "ended";
-    rows.push_back({Visible(job.id), state, std::to_string(job.master_pid),
-                    std::to_string(job.launcher_pid), Visible(job.run_dir)});
+    const auto pid = [](int number) { return number > 0 ? std::to_string(number) : "-"; };
+    rows.push_back(
+        {Visible(job.id), state, pid(job.master_pid), pid(job.launcher_pid), Visible(job.run_dir)});
   }
   for (const StarterPlace& starter : KnownStarters(invocation.environment)) {
     json["starters"].push_back({{"key", starter.key},

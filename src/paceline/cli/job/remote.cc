@@ -22,18 +22,21 @@ constexpr size_t kTokenBytesMax = 256;
 constexpr int kPauseMilliseconds = 100;  // between looks at a job whose master is being restarted
 
 Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
+  if (place.is_joined) return MasterIsAway(place);
   auto records = master::ReadJournal(place.run_dir + "/journal.db");
   if (records.ok() && !records->empty()) return *std::move(records);
   const bool is_there = records.ok();
   if (!is_there && !absl::IsNotFound(records.status())) return ProblemFrom(records.status());
+  const std::string job = place.id.empty() ? "this job" : place.id;
+  const std::string said = ShellWord(place.id.empty() ? place.run_dir : place.id);
   return Problem{.code = "PL-E030",
-                 .what = "there is no status of " + place.id + " yet",
+                 .what = "there is no status of " + job + " yet",
                  .where = place.run_dir,
                  .why = is_there ? "no master answers on this host, and the journal has no record: "
                                    "it was emptied, or each master died before its first record"
                                  : "no master answers on this host, and there is no journal to "
                                    "read",
-                 .fix = place.is_running() ? "paceline wait --for running --job " + place.id
+                 .fix = place.is_running() ? "paceline wait --for running --job " + said
                                            : "see the logs in " + place.run_dir + "/logs"};
 }
 
@@ -48,6 +51,20 @@ Problem RunDirGone(const JobPlace& place) {
 Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
 
 }  // namespace
+
+Problem MasterIsAway(const JobPlace& place) {
+  const std::string fix = "paceline run --resume on the master's host";
+  return Problem{.code = "PL-E030",
+                 .what = "the master of " + place.id + " does not answer",
+                 .where = place.master_addr,
+                 .why =
+                     "it runs on another host, which has the journal; that host is down or cut "
+                     "off, or the job has ended there",
+                 .fix = place.is_running() ? fix +
+                                                 ", or `paceline stop` here to end this host's "
+                                                 "part"
+                                           : fix};
+}
 
 // The status of a job without a master, from its journal. No node counts as connected.
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {

@@ -12,6 +12,9 @@
 namespace paceline::cli {
 
 // The job that --job names, or the default (see FindJob).
+// The error for a job whose master, on another host, does not answer.
+Problem MasterIsAway(const JobPlace& place);
+
 Result<JobPlace> JobOf(const Invocation& invocation);
 
 // A client with the run directory's token and, with TLS, its certificates. PL-E030 when job.json

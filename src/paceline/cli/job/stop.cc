@@ -75,6 +75,19 @@ int AskLauncher(const JobPlace& place, bool force, Output& out) {
   return kExitDone;
 }
 
+// The master runs on another host and does not answer. This host's launcher ends its part.
+int StopThisHost(const JobPlace& place, bool force, Output& out) {
+  const Fd launcher =
+      agent::OpenPidfd({static_cast<pid_t>(place.launcher_pid), place.launcher_start});
+  if (!launcher.is_open() || ::kill(place.launcher_pid, SIGTERM) != 0) {
+    return NotRunning(place, out);
+  }
+  out.Say("stopping this host's part of " + place.id + ": the master at " + place.master_addr +
+          " does not answer, so other hosts are not told");
+  if (force) out.Say("note: --force has no effect without the master");
+  return kExitDone;
+}
+
 }  // namespace
 
 FlagTable StopFlags() { return kStopFlags; }
@@ -85,7 +98,9 @@ int RunStop(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   const Duration grace = invocation.settings.Time("timers.stop_grace");
   const bool force = invocation.line.Has("force");
-  if (!place->is_running()) return NotRunning(*place, out);
+  if (!place->is_running()) {
+    return place->is_joined ? out.Fail(MasterIsAway(*place)) : NotRunning(*place, out);
+  }
   if (invocation.line.Has("dry_run")) {
     out.DataLine("would be " + Plan(*place, grace, force));
     return kExitDone;
@@ -97,6 +112,9 @@ int RunStop(Invocation& invocation) {
                                  problem = Ask(now, limit, force ? Duration() : grace, force);
                                  return !problem || problem->code != "PL-E030";
                                });
+  if (problem && problem->code == "PL-E030" && place->is_joined && place->has_launcher()) {
+    return StopThisHost(*place, force, out);
+  }
   if (problem && asked == Asked::kNobodyRunsIt) return NotRunning(*place, out);
   if (problem) return out.Fail(*problem);
   out.Say(Plan(*place, grace, force));

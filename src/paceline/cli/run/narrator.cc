@@ -66,9 +66,11 @@ Story Narrator::Finish() {
         Take(event);
         return true;
       });
-  if (problem.has_value())
+  // A master that never served has left no event, and the launcher says why it ended.
+  if (problem.has_value() && next_seq_ > 1) {
     console_.Narrate(
         Concat("paceline: the last events of the job cannot be read: ", problem->what));
+  }
   return story_;
 }
 

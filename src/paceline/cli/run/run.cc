@@ -113,6 +113,13 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   return options;
 }
 
+StatusLine::Place StatusPlaceOf(const PreparedRun& run, bool has_live_line) {
+  return {.has_live_line = has_live_line,
+          .has_master = run.card.has_master,
+          .master_address = run.card.master_address,
+          .orphan_after = run.spec.timers.orphan_after};
+}
+
 Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_id,
                   const std::string& run_dir) {
   Problem problem{.code = "PL-E060",
@@ -365,11 +372,8 @@ int RunRun(Invocation& invocation) {
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
   auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
-  std::unique_ptr<StatusLine> status_line;
-  // Without a terminal only the master's host logs what the job waits for.
-  if (shown.has_live_line || run.card.has_master) {
-    status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
-  }
+  auto status_line =
+      std::make_unique<StatusLine>(client, **console, StatusPlaceOf(run, shown.has_live_line));
   const JobEnd end = (*launcher)->Run();
   if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
   status_line.reset();

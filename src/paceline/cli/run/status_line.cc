@@ -45,8 +45,8 @@ std::string WaitOf(const absl::StatusOr<wire::JobStatus>& status) {
   return status->phase == "running" || status->phase == "finished" ? "" : status->pending;
 }
 
-StatusLine::StatusLine(wire::ControlClient& client, Console& console, bool has_live_line)
-    : client_(client), console_(console), has_live_line_(has_live_line) {
+StatusLine::StatusLine(wire::ControlClient& client, Console& console, Place place)
+    : client_(client), console_(console), place_(std::move(place)) {
   thread_ = std::thread([this] { Follow(); });
 }
 
@@ -57,12 +57,12 @@ StatusLine::~StatusLine() {
   }
   wake_.notify_all();
   thread_.join();
-  if (has_live_line_) console_.SetLiveLine("");
+  if (place_.has_live_line) console_.SetLiveLine("");
 }
 
 bool StatusLine::Pause() {
   std::unique_lock<std::mutex> lock(mutex_);
-  wake_.wait_for(lock, has_live_line_ ? kEvery : kEveryWithoutTerminal,
+  wake_.wait_for(lock, place_.has_live_line ? kEvery : kEveryWithoutTerminal,
                  [this] { return is_ending_; });
   return !is_ending_;
 }
@@ -70,7 +70,7 @@ bool StatusLine::Pause() {
 void StatusLine::Follow() {
   while (Pause()) {
     const absl::StatusOr<wire::JobStatus> status = client_.GetStatus();
-    if (has_live_line_) {
+    if (place_.has_live_line) {
       console_.SetLiveLine(status.ok() ? LiveLine(*status) : "waiting for the master");
     }
     TellWait(status);
@@ -79,8 +79,18 @@ void StatusLine::Follow() {
 
 void StatusLine::TellWait(const absl::StatusOr<wire::JobStatus>& status) {
   const std::string what = WaitOf(status);
-  if (!teller_.Take(agent::MonotonicNow(), !what.empty())) return;
-  console_.Narrate(Concat("paceline: ", Visible(what)));
+  const Instant now = agent::MonotonicNow();
+  // A master that has just ended is no reason for a line, even if the job waited before.
+  const bool is_due_for_master = no_master_teller_.Take(now, !status.ok());
+  const bool is_due_for_job = teller_.Take(now, status.ok() && place_.has_master && !what.empty());
+  if (is_due_for_master && !place_.has_master) {
+    console_.Narrate(Concat("paceline: the master at ", place_.master_address,
+                            " does not answer. Nothing is decided meanwhile, and after ",
+                            ToString(place_.orphan_after), " without it this host's ranks end. ",
+                            "`paceline stop` ends this host's part now."));
+  } else if (is_due_for_master || is_due_for_job) {
+    console_.Narrate(Concat("paceline: ", Visible(what)));
+  }
 }
 
 }  // namespace paceline::cli

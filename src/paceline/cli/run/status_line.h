@@ -22,8 +22,14 @@ inline constexpr Duration kStatusLinePatience = Duration::Seconds(1);
 
 class StatusLine {
  public:
+  struct Place {
+    bool has_live_line = false;
+    bool has_master = true;  // on this host. Other hosts do not repeat what the job waits for.
+    std::string master_address = {};
+    Duration orphan_after = {};
+  };
   // `client` and `console` must outlive it.
-  StatusLine(wire::ControlClient& client, Console& console, bool has_live_line);
+  StatusLine(wire::ControlClient& client, Console& console, Place place);
   ~StatusLine();
   StatusLine(const StatusLine&) = delete;
   StatusLine& operator=(const StatusLine&) = delete;
@@ -35,8 +41,9 @@ class StatusLine {
 
   wire::ControlClient& client_;
   Console& console_;
-  const bool has_live_line_;
-  WaitTeller teller_;
+  const Place place_;
+  WaitTeller teller_;            // of waits that the master tells of
+  WaitTeller no_master_teller_;  // of a master that does not answer
   std::mutex mutex_;
   std::condition_variable wake_;
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;

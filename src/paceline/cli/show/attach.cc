@@ -121,7 +121,8 @@ int RunAttach(Invocation& invocation) {
   options.timeout = kStatusLinePatience;
   wire::ControlClient client(options);
   Narrator narrator(client, place->run_dir, **console, status.last_seq);
-  auto status_line = std::make_unique<StatusLine>(client, **console, shown.has_live_line);
+  auto status_line = std::make_unique<StatusLine>(
+      client, **console, StatusLine::Place{.has_live_line = shown.has_live_line});
   const std::optional<int> left = Look(*place, narrator, leaving, out);
   status_line.reset();
   if (left.has_value()) {

@@ -141,9 +141,7 @@ Problem NoSuchEvent(uint64_t seq, const std::vector<wire::JobEvent>& events) {
   return Problem{.code = "PL-E010",
                  .what = "there is no event " + std::to_string(seq),
                  .where = "the command line",
-                 .why = events.empty()
-                            ? "the job has no events yet"
-                            : "the job's events are 1 to " + std::to_string(events.back().seq),
+                 .why = "the job's events are 1 to " + std::to_string(events.back().seq),
                  .fix = "paceline events"};
 }
 
@@ -160,6 +158,13 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
   if (!asked.has_value()) {
     asked = LastIncident(events);
     if (!asked.has_value() && !events.empty()) asked = events.back().seq;
+  }
+  if (events.empty()) {
+    return out.Fail({.code = "PL-E030",
+                     .what = "nothing has happened yet in " + place->id,
+                     .where = place->run_dir,
+                     .why = "its first event is written when its master starts",
+                     .fix = "paceline status --job " + ShellWord(place->id)});
   }
   const auto why = Explain(events, asked.value_or(0), place->run_dir);
   if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));

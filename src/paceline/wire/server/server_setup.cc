@@ -1,7 +1,9 @@
 #include "paceline/wire/server/server_setup.h"
 
+#include <cerrno>
 #include <chrono>
 #include <cstdlib>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -52,14 +54,16 @@ std::shared_ptr<grpc::ServerCredentials> MakeCredentials(const ServerCredentials
   return grpc::SslServerCredentials(options);
 }
 
-absl::Status CannotListen(const std::string& who, const std::string& listen) {
-  return ToStatus(absl::StatusCode::kAlreadyExists,
-                  {.code = "PL-E031",
-                   .what = Concat("the ", who, " cannot listen on ", listen),
-                   .where = listen,
-                   .why = "another process listens on that port, or the address belongs to no "
-                          "interface of this host",
-                   .fix = "choose another --rdzv-endpoint, or leave it out to get a free port"});
+absl::Status CannotListen(const std::string& who, const std::string& listen,
+                          const absl::Status& why) {
+  const bool is_taken = why.message() == std::strerror(EADDRINUSE);
+  return ToStatus(
+      absl::StatusCode::kAlreadyExists,
+      {.code = "PL-E031",
+       .what = Concat("the ", who, " cannot listen on ", listen),
+       .where = listen,
+       .why = is_taken ? "another process listens on that port" : std::string(why.message()),
+       .fix = "choose another --rdzv-endpoint, or leave it out to get a free port"});
 }
 
 }  // namespace
@@ -84,7 +88,7 @@ absl::StatusOr<std::unique_ptr<JobServer>> JobServer::Start(grpc::ServerBuilder*
   using Experimental = grpc::ServerBuilder::experimental_type;
   std::unique_ptr<JobServer> server(new JobServer(unproven));
   auto listener = Listener::Open(place.listen);
-  if (!listener.ok()) return CannotListen(place.who, place.listen);
+  if (!listener.ok()) return CannotListen(place.who, place.listen, listener.status());
   server->listener_ = *std::move(listener);
   server->acceptor_ = builder->experimental().AddExternalConnectionAcceptor(
       Experimental::ExternalConnectionType::FROM_FD, MakeCredentials(credentials));
