@@ -136,6 +136,18 @@ os.register_at_fork(before=wait)
 """
 
 
+def test_a_starter_that_imports_for_longer_than_the_start_timeout_is_waited_for(
+        tmp_path: Path) -> None:
+    (tmp_path / "far_away.py").write_text("import time\ntime.sleep(6)\n")
+    env = {"PYTHONPATH": str(tmp_path), "PACELINE_TIMERS_START_TIMEOUT": "3s"}
+    job = Job(tmp_path, "run", env=env, is_alone=True)
+    job.start_steps([*TWO, "--preload", "far_away"], steps=40)
+    assert job.wait() == 0, job.stderr
+    assert job.events("node_lost") == []
+    assert job.events("rank_failed") == []
+    assert [event["generation"] for event in job.events("world_formed")] == [1]
+
+
 def test_a_rank_that_a_dead_agent_had_ordered_belongs_to_the_next_one(tmp_path: Path) -> None:
     """The starter is slow: it forks when the next agent has already looked who is there."""
     slow = tmp_path / "slow"

@@ -385,6 +385,7 @@ void AgentLoop::SendHeartbeat() {
   beat.store_port = store_port_.port();
   beat.loop_delay = Duration::Nanoseconds(lateness_ns_);
   lateness_ns_ = 0;
+  beat.awaits_starter = machine_.awaits_starter();
   for (const RankReport& rank : machine_.Ranks()) {
     const auto told = told_.find(rank.local_rank);
     if (told != told_.end() && told->second == rank) continue;

@@ -51,6 +51,7 @@ struct NodeReported {
   uint32_t store_port = 0;
   Duration loop_delay;  // the agent's worst timer delay since the last heartbeat
   std::vector<RankReport> ranks;
+  bool awaits_starter = false;  // AgentMachine::awaits_starter
 };
 
 // Heartbeats without news, combined: each of these nodes was heard on its connection since the last

@@ -212,14 +212,15 @@ struct NodeLink {
   bool registered = false;  // with this master; false: still expected back
   bool gone = false;        // the platform saw it die while its stream looked intact
   Instant last_heard;
-  Instant listens_since;  // start of this master, or end of a journal stall; 0: the node came later
-  Instant disconnected_at;  // meaningful without connection
-  Duration loop_delay;      // recent maximum, decaying
-  Generation carried_out;   // generation of the assignment the agent last carried out
-  uint32_t store_port = 0;  // held for the next world; 0: none known
-  uint32_t used_port = 0;   // last given to a world, and
-  Generation used_in;       // to which one: an older report does not offer it again
-  std::string boot_id;      // of the connected agent, as the next two
+  Instant listens_since;  // this master began, the journal stalled or imports ended; 0: none did
+  Instant disconnected_at;      // meaningful without connection
+  Duration loop_delay;          // recent maximum, decaying
+  bool awaits_starter = false;  // it received its order; its starter imports, and cannot fork yet
+  Generation carried_out;       // generation of the assignment the agent last carried out
+  uint32_t store_port = 0;      // held for the next world; 0: none known
+  uint32_t used_port = 0;       // last given to a world, and
+  Generation used_in;           // to which one: an older report does not offer it again
+  std::string boot_id;          // of the connected agent, as the next two
   uint64_t agent_incarnation = 0;
   uint32_t incarnation = 0;  // of the node, as that agent told it
   int32_t agent_pid = 0;

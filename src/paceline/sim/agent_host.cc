@@ -369,6 +369,7 @@ void AgentHost::SendReport() {
   event.generation = machine_.carried_out();
   event.store_port = store_port_;
   event.loop_delay = std::exchange(worst_lateness_, Duration());
+  event.awaits_starter = machine_.awaits_starter();
   event.ranks = machine_.Ranks();
   std::erase_if(event.ranks, [this](const RankReport& rank) {
     RankReport& sent = sent_[rank.local_rank];

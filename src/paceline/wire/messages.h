@@ -41,6 +41,7 @@ struct Heartbeat {
   Duration loop_delay;
   std::vector<RankReport> ranks;
   std::vector<RankSample> samples;
+  bool awaits_starter = false;  // the starter runs, and imports
 };
 struct RankEnd {
   RankReport rank;

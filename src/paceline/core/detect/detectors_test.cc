@@ -63,7 +63,11 @@ const std::vector<std::vector<Change>>& Changes() {
          n.state.world.reset();
        }},
       {[](OneNode&) {}, [](OneNode& n) { n.link.running = false; }},
-      {[](OneNode&) {}, [](OneNode& n) { n.link.carried_out = Generation(); }},
+      {[](OneNode&) {}, [](OneNode& n) { n.link.carried_out = Generation(); },
+       [](OneNode& n) {
+         n.link.carried_out = Generation();
+         n.link.awaits_starter = true;
+       }},
   };
   return kChanges;
 }
@@ -198,6 +202,21 @@ TEST(DetectorsTest, ANodeThatDoesNotStartItsRanksIsLostAndOneWhoseRanksHangIsStu
   EXPECT_EQ(node.Judge(70'000).kind, Kind::kStuck);
   node.link.carried_out = Generation();
   EXPECT_EQ(node.Judge(70'000).kind, Kind::kLost);
+}
+
+TEST(DetectorsTest, ANodeWhoseStarterImportsIsWaitedForTenTimesAsLong) {
+  OneNode node;
+  node.state.phase = Phase::kStarting;
+  node.link.running = false;
+  node.link.carried_out = Generation();
+  node.link.awaits_starter = true;
+  node.link.last_heard = At(70'000);
+  EXPECT_EQ(node.Judge(70'000).kind, Kind::kHealthy);
+  node.link.last_heard = At(610'000);
+  EXPECT_EQ(node.Judge(609'999).kind, Kind::kHealthy);
+  const Verdict late = node.Judge(610'000);
+  EXPECT_EQ(late.kind, Kind::kLost);
+  EXPECT_EQ(late.reason, "did not finish the imports for its ranks within 10 min");
 }
 
 TEST(DetectorsTest, HeartbeatsOfManyNodesAreStretched) {

@@ -137,6 +137,11 @@ class AgentMachine {
 
   // The generation of the last completed assignment: its ranks are spawned, all others are gone.
   Generation carried_out() const { return carried_out_; }
+  // True: its order to run waits for a starter that was launched and has not imported all yet.
+  bool awaits_starter() const {
+    return assignment_.kind == Assignment::Kind::kRun && carried_out_ < assignment_.generation &&
+           starter_asked_ && !starter_ready_;
+  }
   const Assignment& assignment() const { return assignment_; }
   // True while an agent that was told to exit must wait, because a master may still order its last
   // step to storage. It waits while it is connected. If the master that ended the job has died, it

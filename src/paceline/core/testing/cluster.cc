@@ -13,7 +13,6 @@ namespace {
 
 constexpr Duration kDelay = Duration::Milliseconds(1);
 constexpr Duration kReconnect = Duration::Milliseconds(100);
-constexpr Duration kStarterBoot = Duration::Milliseconds(20);
 constexpr Duration kFirstTrain = Duration::Milliseconds(100);
 constexpr Duration kTermTime = Duration::Milliseconds(50);
 
@@ -264,7 +263,8 @@ void Cluster::SendReport(Node& node) {
                         .generation = node.agent->carried_out(),
                         .store_port = node.port,
                         .loop_delay = Duration(),
-                        .ranks = {}};
+                        .ranks = {},
+                        .awaits_starter = node.agent->awaits_starter()};
   for (const RankReport& rank : node.agent->Ranks()) {
     const auto sent = node.sent.find(rank.local_rank);
     if (sent != node.sent.end() && sent->second == rank) continue;
@@ -304,7 +304,7 @@ void Cluster::Run(Node& node, const AgentAction& action) {
     });
   };
   if (std::holds_alternative<StartStarter>(action)) {
-    later(kStarterBoot, StarterReady{});
+    later(training_.imports, StarterReady{});
   } else if (const auto* spawn = std::get_if<SpawnRank>(&action)) {
     Spawn(node, *spawn);
   } else if (const auto* kill = std::get_if<SignalRank>(&action)) {

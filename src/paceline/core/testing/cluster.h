@@ -32,6 +32,7 @@ struct Training {
   bool tells_steps = true;  // pl.step(); otherwise the hook counts
   bool steps = true;        // false: no optimizer steps
   bool ignores_sigterm = false;
+  Duration imports = Duration::Milliseconds(20);  // of a starter
   Duration cascade;          // survivors fail with a connection error after this; 0: they hang
   uint32_t ports_taken = 0;  // coming worlds whose store port is taken
   std::vector<Bug> bugs;

@@ -131,6 +131,8 @@ class Script {
       training_.ignores_sigterm = words[1] == "on";
     else if (key == "cascade")
       training_.cascade = Time(words[1]);
+    else if (key == "imports")
+      training_.imports = Time(words[1]);
     else if (key == "ports-taken")
       training_.ports_taken = static_cast<uint32_t>(Number(words[1]));
     else if (key == "unstartable" && words.size() > 2)

@@ -262,6 +262,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.gone = false;
   link.last_heard = turn.now();
   link.loop_delay = Duration();
+  link.awaits_starter = false;
   // Assignments and contests of another agent do not apply to this one, which may even run on
   // another host.
   if (link.agent_incarnation != report.agent_incarnation || link.boot_id != report.boot_id) {
@@ -382,6 +383,11 @@ void OnReported(Turn& turn, const NodeReported& event) {
   NodeLink& link = found->second;
   Hear(turn, link);
   link.loop_delay = std::max(event.loop_delay, link.loop_delay * 7 / 8);
+  if (std::exchange(link.awaits_starter, event.awaits_starter) != event.awaits_starter) {
+    // The time of the imports does not count for the ranks.
+    if (!event.awaits_starter) link.listens_since = turn.now();
+    turn.Rewatch(event.node);
+  }
   TakeNews(turn, event.node, {event.generation, event.store_port, event.ranks});
   WelcomeFenced(turn, event.node);
 }

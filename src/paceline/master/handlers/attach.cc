@@ -42,7 +42,8 @@ void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) con
                                .generation = message.generation,
                                .store_port = message.store_port,
                                .loop_delay = message.loop_delay,
-                               .ranks = message.ranks});
+                               .ranks = message.ranks,
+                               .awaits_starter = message.awaits_starter});
   if (message.samples.empty()) return;
   const auto judged = loop.pace_desk_.Take(loop.job_.state(), *node, message.samples);
   if (judged.has_value()) loop.Step(*judged);

@@ -32,7 +32,7 @@
 #define PACELINE_JOURNAL_PIECE(F) F(term) F(from) F(is_whole)
 #define PACELINE_JOURNAL_HELD(F) F(taken)
 #define PACELINE_JOURNAL_WANTED(F) F(from)
-#define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay)
+#define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay) F(awaits_starter)
 #define PACELINE_BAD_LOSS(F) F(count) F(step) F(value) F(usual)
 #define PACELINE_STEP_SUMS(F) F(steps) F(whole) F(own) F(data) F(waited) F(is_piped)
 #define PACELINE_RANK_SAMPLE(F) F(generation) F(rank)
