@@ -18,9 +18,13 @@ struct AgentFiles {
   std::string checkpoint_socket =
       {};                         // where this node's ranks find the keeper of their checkpoints
   std::string lease_socket = {};  // socket of the leases on data
+  // The progress page, which the ranks map. In memory, because the kernel stops a rank that stores
+  // to a page of a file whose disk does not answer. Empty: in the run directory.
+  std::string page_in_memory = {};
 
   std::string NodeDir() const { return Concat(run_dir, "/nodes/", node); }
-  std::string Page() const { return Concat(NodeDir(), "/page"); }
+  std::string PageInRunDir() const { return Concat(NodeDir(), "/page"); }
+  std::string Page() const { return page_in_memory.empty() ? PageInRunDir() : page_in_memory; }
   std::string AgentJson() const { return Concat(NodeDir(), "/agent.json"); }
   std::string ProblemJson() const { return Concat(NodeDir(), "/problem.json"); }
   std::string LogDir() const { return Concat(run_dir, "/logs/", node); }

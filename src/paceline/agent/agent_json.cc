@@ -23,11 +23,19 @@ void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool 
                                {"incarnation", setup.incarnation},
                                {"generation", progress.generation.value()},
                                {"term", progress.term},
+                               {"page", setup.files.Page()},
                                {"restart_count", progress.restart_count},
                                {"gloo_interface", setup.gloo_interface},
                                {"has_left", has_left}};
   const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);
   if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});
+}
+
+std::string PagePathIn(const std::string& run_dir, const std::string& node) {
+  const AgentFiles files{.run_dir = run_dir, .node = node};
+  const nlohmann::json text = ReadJson(files.AgentJson());
+  const std::string path = text.is_object() ? JsonText(text, "page") : "";
+  return path.empty() ? files.PageInRunDir() : path;
 }
 
 bool HasLeft(const AgentFiles& files, pid_t pid) {

@@ -28,6 +28,8 @@ struct AgentProgress {
 // Writes agent.json: the agent of this node and its progress. `has_left`: it was told to leave and
 // is about to exit.
 void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool has_left);
+// The path of a node's progress page, from its agent.json.
+std::string PagePathIn(const std::string& run_dir, const std::string& node);
 // Whether the agent with this pid left because it was told to.
 bool HasLeft(const AgentFiles& files, pid_t pid);
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "paceline/agent/agent_json.h"
+#include "paceline/agent/memory/arena_shelf.h"
 #include "paceline/agent/ranks/disk_watch.h"
 #include "paceline/agent/ranks/gloo_interface.h"
 #include "paceline/agent/ranks/pids.h"
@@ -206,6 +207,21 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   setup.gloo_interface = is_same_boot ? JsonText(former, "gloo_interface")
                                       : GlooInterface(identity.address, HostName());
   return setup;
+}
+
+absl::StatusOr<std::unique_ptr<PageFile>> OpenPage(AgentSetup* setup) {
+  const PageIdentity identity = PageIdentityOf(*setup);
+  const auto former = PageFile::Open(setup->files.PageInRunDir());
+  const bool is_there = former.ok() && (*former)->is_of_this_boot();
+  const std::string root = ArenaRoots(setup->spec.job.job_id).memory;
+  if (!is_there && MakeArenaFolder(root, setup->files.node).ok()) {
+    setup->files.page_in_memory = Concat(root, "/", setup->files.node, "/page");
+    auto page = PageFile::AdoptOrMake(setup->files.Page(), identity);
+    if (page.ok()) return page;
+    LogWarning("page_in_run_dir", {{"why", page.status()}});
+    setup->files.page_in_memory.clear();
+  }
+  return PageFile::AdoptOrMake(setup->files.Page(), identity);
 }
 
 std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup) {

@@ -70,6 +70,9 @@ EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup);
 // How this agent connects to its master.
 wire::AgentStreamOptions StreamOptionsOf(const AgentSetup& setup);
 
+// Opens the progress page, in memory. It is in the run directory if there is no room in memory, or
+// if an agent of an older version has put it there for ranks that may still live.
+absl::StatusOr<std::unique_ptr<PageFile>> OpenPage(AgentSetup* setup);
 // The identity for this agent's progress page, as if made now.
 PageIdentity PageIdentityOf(const AgentSetup& setup);
 

@@ -489,7 +489,7 @@ void AgentLoop::NoteCarriedOut() {
 absl::StatusOr<int> RunAgent(const AgentOptions& options) {
   BlockAgentSignals();
   ASSIGN_OR_RETURN(AgentSetup setup, PrepareAgent(options));
-  ASSIGN_OR_RETURN(auto page, PageFile::AdoptOrMake(setup.files.Page(), PageIdentityOf(setup)));
+  ASSIGN_OR_RETURN(auto page, OpenPage(&setup));
   ASSIGN_OR_RETURN(auto reactor, Reactor::Create());
   const std::unique_ptr<wire::Relay> relay = StartRelay(setup);
   AgentLoop loop(std::move(setup), std::move(reactor), std::move(page));

@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::string_view kPrefix = "rank-";
 constexpr std::string_view kSuffix = ".ring";
+constexpr std::string_view kPage = "page";  // the node's progress page is beside its rings
 
 // The first bytes of a file, in aligned memory. Read and not mapped, so that a truncated file
 // cannot crash the reader.
@@ -58,7 +59,8 @@ FlightRings::~FlightRings() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(folder_.c_str()), &::closedir);
   while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
-    if (!name.starts_with(kPrefix) || name.find(kSuffix) == std::string_view::npos) continue;
+    const bool is_ring = name.starts_with(kPrefix) && name.find(kSuffix) != std::string_view::npos;
+    if (!is_ring && name != kPage) continue;
     ::unlink(Concat(folder_, "/", name).c_str());
   }
   // Fails if other files are in them.

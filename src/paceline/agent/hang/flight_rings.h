@@ -6,7 +6,7 @@
 //
 // They are in memory beside the arenas and not in the run directory, which may be on a network file
 // system whose outage must not block a rank. A ring outlives its rank and its agent. The agent that
-// ends with the job removes the rings.
+// ends with the job removes the rings, and the node's progress page, which is beside them.
 
 #include <cstdint>
 #include <optional>

@@ -48,7 +48,7 @@ core::KeeperPlan PlanOf(const LauncherOptions& options) {
 
 // Kills the ranks of a node whose agent is dead or stuck.
 void KillRanks(const std::string& run_dir, const std::string& node) {
-  const auto page = agent::PageFile::Open(Concat(run_dir, "/nodes/", node, "/page"));
+  const auto page = agent::PageFile::Open(agent::PagePathIn(run_dir, node));
   if (!page.ok() || !(*page)->is_of_this_boot()) return;
   for (uint32_t slot = 0; slot < (*page)->slot_count(); ++slot) {
     const std::optional<SlotReading> reading = (*page)->Read(slot);
@@ -230,7 +230,7 @@ void Launcher::Do(const core::CountRanks& action) {
   core::RanksCounted counted;
   counted.node = action.node;
   const auto page =
-      agent::PageFile::Open(Concat(options_.platform.run_dir, "/nodes/", action.node, "/page"));
+      agent::PageFile::Open(agent::PagePathIn(options_.platform.run_dir, action.node));
   if (page.ok()) {
     const agent::PageCensus census = agent::CountRanks(**page);
     counted.placed = census.placed;
