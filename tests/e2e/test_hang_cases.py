@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import hosts as cluster
@@ -68,8 +68,9 @@ def until_restarted(job: Job, rank: int = 1) -> JsonDict:
 
 
 def all_wait_and_nobody_is_to_blame(job: Job, call: str) -> None:
+    """`call` is a pattern."""
     event = verdicts(job)[0]
-    assert re.match(rf"Ranks 0–3 have waited \d+\.\d s in {re.escape(call)}\. "
+    assert re.match(rf"Ranks 0–3 have waited \d+\.\d s in {call}\. "
                     r"No rank is to blame\.$", event["sentence"]), event["sentence"]
     assert event["details"].get("culprits", "") == ""
     time.sleep(ACT_AFTER)
@@ -142,12 +143,29 @@ def test_calls_in_another_order(job: Job) -> None:
         assert len({line for _, line in both}) == 2, event
 
 
-def test_another_shape_is_no_hang_of_gloo(job: Job) -> None:
-    """Gloo ends the process that gets too many bytes. The rule for sizes has unit tests."""
-    start(job, "shape")
+def other_shape(size: int) -> str:
+    wrong, right = line_of("torch.ones(script.options"), line_of("torch.ones(8), group=self")
+    return (f"ank 1 made another call than ranks 0, 2 and 3: all_reduce of {4 * size} bytes of "
+            f"float32 at hang_cases.py:{wrong}, not all_reduce of 32 bytes of float32 at "
+            f"hang_cases.py:{right}")
+
+
+def test_a_smaller_shape_hangs_and_both_lines_are_named(job: Job) -> None:
+    start(job, "shape", "--size", "7")
     assert job.wait() == 1, job.stderr
-    assert "Is there a distributed collective mismatch in your code?" in job.stderr
+    judged = job.events("hang_judged")
+    assert len(judged) == TRIALS_OF_SCRIPT
+    assert all(event["sentence"].startswith(f"R{other_shape(7)}. ") for event in judged), judged
+
+
+def test_a_larger_shape_ends_ranks_and_both_lines_are_named(job: Job) -> None:
+    """Gloo ends the process that gets too many bytes, so no rank hangs."""
+    start(job, "shape", "--size", "9")
+    assert job.wait() == 1, job.stderr
     assert job.events("hang_judged") == []
+    failed, expected = job.events("rank_failed"), f"r{other_shape(9)}"
+    worlds = {event["generation"] for event in failed if expected in event["sentence"]}
+    assert len(worlds) == TRIALS_OF_SCRIPT, [event["sentence"] for event in failed]
 
 
 # ---- what ranks read ----
@@ -186,7 +204,7 @@ def test_a_loader_that_waits_for_a_lock_in_one_rank(job: Job, locked: Path) -> N
 
 def test_loaders_that_wait_for_one_file_in_all_ranks(job: Job, fifo: Path) -> None:
     start(job, "fifo", "--path", str(fifo), "--ranks", "0", "1", "2", "3")
-    all_wait_and_nobody_is_to_blame(job, f"read of {fifo}")
+    all_wait_and_nobody_is_to_blame(job, f"read of {re.escape(str(fifo))}")
 
 
 # ---- what ranks ask others for ----
@@ -208,7 +226,43 @@ def test_a_server_that_does_not_answer_one_rank(job: Job, silent: int) -> None:
 
 def test_a_server_that_does_not_answer_all_ranks(job: Job, silent: int) -> None:
     start(job, "answer", "--port", str(silent), "--ranks", "0", "1", "2", "3")
-    all_wait_and_nobody_is_to_blame(job, f"receive from 127.0.0.1:{silent}")
+    all_wait_and_nobody_is_to_blame(job, rf"receive from 127\.0\.0\.1:{silent}")
+
+
+SERVER = r"127\.5[34]\.[\d.]+:53"
+# Root, for a resolv.conf of their own, and for port 53.
+asks_names = pytest.mark.skipif(os.geteuid() != 0, reason="NAME SERVERS NOT TESTED: needs root")
+
+
+@pytest.fixture
+def deaf(tmp_path: Path) -> Iterator[Path]:
+    """A resolv.conf whose two name servers take questions and never answer."""
+    path = tmp_path / "resolv.conf"
+    with ExitStack() as stack:
+        for network in (53, 54):
+            address = f"127.{network}.{os.getpid() // 250 % 250 + 1}.{os.getpid() % 250 + 1}"
+            server = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+            server.bind((address, 53))
+            with path.open("a") as file:
+                file.write(f"nameserver {address}\n")
+        yield path
+
+
+@asks_names
+def test_a_name_server_that_does_not_answer_one_rank(job: Job, deaf: Path) -> None:
+    start(job, "name", "--path", str(deaf))
+    judged = until_restarted(job)
+    line = line_of("socket.getaddrinfo(")
+    assert re.match(
+        rf"Rank 1 on node0 does not go on in hang_cases\.py:{line}, forward; it waits in poll of "
+        rf"{SERVER}, a name server\. {OTHERS}$", judged["sentence"]), judged["sentence"]
+
+
+@asks_names
+def test_a_name_server_that_does_not_answer_all_ranks(job: Job, deaf: Path) -> None:
+    start(job, "name", "--path", str(deaf), "--ranks", "0", "1", "2", "3")
+    all_wait_and_nobody_is_to_blame(
+        job, rf"poll of {SERVER}(, a name server| and {SERVER}, name servers)")
 
 
 # ---- what only seems to hang ----

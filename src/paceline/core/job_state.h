@@ -212,9 +212,9 @@ struct NodeLink {
   bool registered = false;  // with this master; false: still expected back
   bool gone = false;        // the platform saw it die while its stream looked intact
   Instant last_heard;
-  Instant listens_since;  // this master began, the journal stalled or imports ended; 0: none did
-  Instant disconnected_at;      // meaningful without connection
-  Duration loop_delay;          // recent maximum, decaying
+  Instant listens_since;    // this master began, the journal stalled or imports ended; 0: none did
+  Instant disconnected_at;  // meaningful without connection
+  Duration loop_delay;      // recent maximum, decaying
   bool awaits_starter = false;  // it received its order; its starter imports, and cannot fork yet
   Generation carried_out;       // generation of the assignment the agent last carried out
   uint32_t store_port = 0;      // held for the next world; 0: none known

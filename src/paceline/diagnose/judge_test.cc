@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
+#include "paceline/base/text.h"
 #include "paceline/diagnose/testing/scenes.h"
 
 namespace paceline::diagnose {
@@ -220,6 +223,30 @@ TEST(Judge, AnotherOperationNamesBothCallSites) {
       verdict.sentence);
 }
 
+TEST(Judge, AFailedRankThatWasInAnotherCallThanItsPeersIsExplainedByIt) {
+  SceneMaker made(3);
+  made.Wait({});
+  made[1].collectives.back().bytes = 4100;
+  made[1].collectives.back().site = "train.py:60";
+  const auto evidence = [&made] {
+    std::vector<RankEvidence> ranks;
+    for (const RankFacts& rank : made.facts().ranks) ranks.push_back(rank.evidence);
+    return ranks;
+  };
+  for (const uint32_t failed : {0, 1, 2}) {
+    const auto other = FindOtherCall(evidence(), Rank(failed));
+    ASSERT_TRUE(other.has_value());
+    EXPECT_EQ(
+        "rank 1 made another call than ranks 0 and 2: all_reduce of 4100 bytes of float32 at "
+        "train.py:60, not all_reduce of 4096 bytes of float32 at train.py:44",
+        other->sentence);
+    EXPECT_EQ("mismatched call@train.py:60|train.py:44", other->fingerprint);
+  }
+  EXPECT_FALSE(FindOtherCall(evidence(), Rank(7)).has_value());
+  made[1].collectives.pop_back();  // it has not come to the call
+  EXPECT_FALSE(FindOtherCall(evidence(), Rank(0)).has_value());
+}
+
 TEST(Judge, SizesAreComparedOnlyWhereTheyMustBeEqual) {
   for (const bool must : {true, false}) {
     SceneMaker made(3);
@@ -296,6 +323,25 @@ TEST(Judge, WhatMovesBytesIsSlowAndNotHung) {
   made.Wait({2}, Duration::Seconds(5000));
   made[2].moved = true;
   EXPECT_EQ(HangAct::kTell, Judge(made.facts()).act);
+  // A process that asks a silent name server reads a few bytes every 5 or 10 s. The next look is at
+  // another moment of that rhythm.
+  const int64_t next = Judge(made.facts()).look_again.milliseconds() % 5'000;
+  EXPECT_GE(next, 1'000);
+  EXPECT_LE(next, 4'000);
+}
+
+TEST(Judge, RanksThatAskDifferentNameServersWaitForOneThing) {
+  SceneMaker made(3);
+  for (uint32_t rank = 0; rank < 3; ++rank) {
+    made[rank].quiet_for = Duration::Seconds(11);
+    made[rank].waits_in = Concat("poll of 10.0.0.", 2 + rank % 2, ":53, a name server");
+  }
+  EXPECT_EQ(
+      "Ranks 0–2 have waited 11.0 s in poll of 10.0.0.2:53 and 10.0.0.3:53, name servers. No rank "
+      "is to blame.",
+      Judge(made.facts()).sentence);
+  made[2].waits_in = "receive from 10.0.0.2:8080";
+  EXPECT_NE(HangClass::kEverybody, Judge(made.facts()).hang);
 }
 
 // Rank 0 saves alone for 40 seconds, evaluates, compiles: the phase of the absent rank counts.

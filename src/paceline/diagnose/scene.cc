@@ -56,7 +56,41 @@ std::string LineOf(const RankFacts& facts, uint32_t world_size) {
   return line;
 }
 
+constexpr std::string_view kPoll = "poll of ";
+constexpr std::string_view kNameServer = ", a name server";
+
+// What a call waits for. A process asks its name servers in turn, so all of them count as one.
+std::string_view ResourceOf(std::string_view call) {
+  return call.ends_with(kNameServer) ? kNameServer : call;
+}
+
+// "poll of 10.0.0.2:53 and 10.0.0.3:53, name servers"; "" if a call is no such poll.
+std::string NameServersText(const std::set<std::string_view>& calls) {
+  std::string text(kPoll);
+  size_t count = 0;
+  for (std::string_view call : calls) {
+    if (!TakePrefix(&call, kPoll) || !call.ends_with(kNameServer)) return "";
+    const bool is_last = ++count == calls.size();
+    Append(&text, count == 1 ? "" : is_last ? " and " : ", ");
+    text += call.substr(0, call.size() - kNameServer.size());
+  }
+  return text + ", name servers";
+}
+
 }  // namespace
+
+std::string SharedWait(const Scene& scene, const std::set<uint32_t>& ranks) {
+  std::set<std::string_view> calls;
+  for (const uint32_t rank : ranks) {
+    const RankFacts* const known = scene.Find(rank);
+    if (known == nullptr || known->evidence.waits_in.empty()) return "";
+    const std::string_view call = known->evidence.waits_in;
+    if (!calls.empty() && ResourceOf(call) != ResourceOf(*calls.begin())) return "";
+    calls.insert(call);
+  }
+  if (calls.empty()) return "";
+  return calls.size() == 1 ? std::string(*calls.begin()) : NameServersText(calls);
+}
 
 std::string_view HangName(HangClass hang) {
   switch (hang) {

@@ -39,6 +39,10 @@ bool IsBusy(const RankEvidence& rank);
 Verdict TooEarly(Duration left);
 std::vector<Rank> RanksOf(const std::set<uint32_t>& ranks);
 
+// The system call in which all these ranks wait for one thing: "read of /data/train.bin". "" if
+// they do not.
+std::string SharedWait(const Scene& scene, const std::set<uint32_t>& ranks);
+
 // "rank 2 on node0", "ranks 0, 1 and 3", "ranks 0–7 and 9".
 std::string RankText(const RankFacts& rank);
 std::string RanksText(const std::set<uint32_t>& ranks);

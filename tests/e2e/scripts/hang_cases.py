@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import fcntl
 import io
@@ -21,6 +22,8 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
 
 FOREVER = 10**6
+CLONE_NEWNS = 0x20000
+MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 AGAIN = {"order", "shape"}  # mistakes of the script: each start makes them anew
 
 
@@ -134,9 +137,24 @@ def wait_for_answer(script: Script) -> None:
         server.recv(1)
 
 
+def ask_for_name(script: Script) -> None:
+    """Ask the name servers in `--path`. As libraries do, ask again when none answers."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.unshare(CLONE_NEWNS) == 0, os.strerror(ctypes.get_errno())
+    mounts = [(b"none", b"/", MS_REC | MS_PRIVATE),
+              (os.fsencode(script.options.path), b"/etc/resolv.conf", MS_BIND)]
+    for source, target, flags in mounts:
+        result = libc.mount(source, target, None, ctypes.c_ulong(flags), None)
+        assert result == 0, os.strerror(ctypes.get_errno())
+    while True:
+        with contextlib.suppress(socket.gaierror):
+            socket.getaddrinfo("data.example", 80)
+
+
 IN_FORWARD: dict[str, Callable[[Script], None]] = {
     "gil": hold_the_interpreter_lock, "loop": loop_in_c, "deadlock": deadlock, "slow": slow,
-    "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer}
+    "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer,
+    "name": ask_for_name}
 
 
 # ---- behind the optimizer's step, in place of the two collectives ----
@@ -146,7 +164,7 @@ def other_order(script: Script) -> None:
 
 
 def other_shape(script: Script) -> None:
-    dist.all_reduce(torch.ones(9), group=script.groups[0])
+    dist.all_reduce(torch.ones(script.options.size), group=script.groups[0])
     dist.barrier(group=script.groups[1])
 
 
@@ -192,6 +210,7 @@ def main() -> None:
     parser.add_argument("--path", type=Path)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--port", type=int)
+    parser.add_argument("--size", type=int)
     script = Script(parser.parse_args())
     if script.options.case == "absent" and script.is_culprit:
         time.sleep(FOREVER)

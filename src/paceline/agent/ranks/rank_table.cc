@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/agent/hang/failed_call.h"
 #include "paceline/agent/ranks/exit_cause.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
@@ -234,7 +235,11 @@ ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_statu
     evidence.cgroup_killed = kernel_.TookOomKill();
     evidence.kernel_line = kernel_.LineAbout(rank.process.pid);
   }
-  return JudgeExit(evidence);
+  ExitCause cause = JudgeExit(evidence);
+  if (setup_.rings != nullptr) {
+    ExplainByCalls(*setup_.rings, page_.slot_count(), rank.generation, rank.rank, &cause);
+  }
+  return cause;
 }
 
 std::vector<FoundRank> RankTable::Find(bool with_ended) {

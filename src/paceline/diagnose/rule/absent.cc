@@ -10,6 +10,11 @@
 namespace paceline::diagnose {
 namespace {
 
+// Until the next look at a rank that moved bytes. Retries come every 5, 10 or 30 s, for example
+// those of a name server that does not answer, and read a few bytes. Looks in the same rhythm would
+// see the bytes of a retry each time.
+constexpr Duration kLookAgainAtBytes = Duration::Seconds(13);
+
 // The awaited ranks, without those in a collective that all its members have entered.
 std::set<uint32_t> AbsentOf(const Scene& scene) {
   std::set<uint32_t> absent;
@@ -21,13 +26,7 @@ std::set<uint32_t> AbsentOf(const Scene& scene) {
 
 // What several absent ranks wait for together, so that none is to blame; "" if they do not.
 std::string SharedCause(const Scene& scene, const std::set<uint32_t>& absent) {
-  if (absent.size() < 2) return "";
-  const RankEvidence& first = scene.Find(*absent.begin())->evidence;
-  const bool is_shared =
-      !first.waits_in.empty() && std::all_of(absent.begin(), absent.end(), [&](uint32_t rank) {
-        return scene.Find(rank)->evidence.waits_in == first.waits_in;
-      });
-  return is_shared ? first.waits_in : "";
+  return absent.size() < 2 ? "" : SharedWait(scene, absent);
 }
 
 std::string DoingText(const RankFacts& rank) {
@@ -86,8 +85,10 @@ std::optional<Verdict> JudgeAbsent(const Scene& scene) {
   if (scene.facts.act_after > Duration() && !limit.is_infinite()) limit = scene.facts.act_after;
   // A rank that transfers bytes is slow, not hung. And if all wait for one resource, a restart does
   // not help.
-  if (limit.is_infinite() || moves || verdict.culprits.empty()) {
+  if (limit.is_infinite() || verdict.culprits.empty()) {
     verdict.look_again = Duration::Seconds(30);
+  } else if (moves) {
+    verdict.look_again = std::max(kLookAgainAtBytes, limit - waited);
   } else if (waited < limit) {
     verdict.look_again = limit - waited;
   } else {

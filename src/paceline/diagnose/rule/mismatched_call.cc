@@ -3,10 +3,14 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <optional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "paceline/base/text.h"
 #include "paceline/diagnose/deadline.h"
+#include "paceline/diagnose/judge.h"
 #include "paceline/diagnose/rule/all.h"
 
 namespace paceline::diagnose {
@@ -72,6 +76,10 @@ std::vector<Call> FirstMismatch(const Group& group, std::vector<Call>* others) {
   return {};
 }
 
+std::string Fingerprint(const CollectiveSeen& call, const CollectiveSeen& most) {
+  return Concat("mismatched call@", call.site, "|", most.site);
+}
+
 Verdict VerdictOn(const Scene& scene, const std::vector<Call>& calls,
                   const std::vector<Call>& others) {
   Verdict verdict;
@@ -99,11 +107,41 @@ Verdict VerdictOn(const Scene& scene, const std::vector<Call>& calls,
              GroupText(call.group, scene.facts.world_size), ".");
   verdict.headline =
       Concat("made another call than its peers: ", CallText(call), ", not ", CallText(*most));
-  verdict.fingerprint = Concat("mismatched call@", call.site, "|", most->site);
+  verdict.fingerprint = Fingerprint(call, *most);
   return verdict;
 }
 
 }  // namespace
+
+std::optional<OtherCall> FindOtherCall(const std::vector<RankEvidence>& ranks, Rank failed) {
+  const auto own = std::find_if(ranks.begin(), ranks.end(),
+                                [failed](const RankEvidence& rank) { return rank.rank == failed; });
+  if (own == ranks.end() || own->collectives.empty()) return std::nullopt;
+  const CollectiveSeen& last = own->collectives.back();
+  std::vector<Call> calls;
+  for (const RankEvidence& rank : ranks) {
+    for (const CollectiveSeen& seen : rank.collectives) {
+      const bool is_same = seen.group == last.group && seen.sequence == last.sequence;
+      if (is_same) calls.push_back({rank.rank.value(), &seen});
+    }
+  }
+  const std::vector<Call> others = Minority(calls);
+  if (others.empty()) return std::nullopt;
+  std::set<uint32_t> culprits;
+  for (const Call& call : others) culprits.insert(call.rank);
+  std::set<uint32_t> rest;
+  const CollectiveSeen* most = nullptr;
+  for (const Call& call : calls) {
+    if (culprits.contains(call.rank)) continue;
+    rest.insert(call.rank);
+    most = call.seen;
+  }
+  const CollectiveSeen& call = *others.front().seen;
+  return OtherCall{
+      .sentence = Concat(RanksText(culprits), " made another call than ", RanksText(rest), ": ",
+                         CallText(call), ", not ", CallText(*most)),
+      .fingerprint = Fingerprint(call, *most)};
+}
 
 std::optional<Verdict> JudgeMismatchedCall(const Scene& scene) {
   for (const Group& group : scene.graph.groups) {

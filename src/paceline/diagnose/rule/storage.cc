@@ -2,6 +2,9 @@
 // they wait for.
 
 #include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "paceline/base/text.h"
 #include "paceline/diagnose/deadline.h"
@@ -24,17 +27,13 @@ bool NamesResource(std::string_view call) {
 std::optional<Verdict> JudgeStorage(const Scene& scene) {
   const std::vector<RankFacts>& ranks = scene.facts.ranks;
   if (ranks.size() < 2 || !scene.graph.waits_in.empty()) return std::nullopt;
-  const std::string& call = ranks.front().evidence.waits_in;
-  const bool is_shared = NamesResource(call) &&
-                         std::all_of(ranks.begin(), ranks.end(), [&call](const RankFacts& rank) {
-                           return rank.evidence.waits_in == call;
-                         });
-  if (!is_shared) return std::nullopt;
   std::set<uint32_t> all;
+  for (const RankFacts& rank : ranks) all.insert(rank.evidence.rank.value());
+  const std::string call = SharedWait(scene, all);
+  if (!NamesResource(call)) return std::nullopt;
   Duration waited = Duration::Infinite();
   Duration limit;
   for (const RankFacts& rank : ranks) {
-    all.insert(rank.evidence.rank.value());
     waited = std::min(waited, rank.evidence.quiet_for);
     limit = std::max(limit, DeadlinesOf(rank.evidence).named);
   }
