@@ -24,6 +24,8 @@ struct AgentFiles {
 
   std::string NodeDir() const { return Concat(run_dir, "/nodes/", node); }
   std::string PageInRunDir() const { return Concat(NodeDir(), "/page"); }
+  // The page of a job that has ended.
+  std::string LastPage() const { return Concat(NodeDir(), "/page.last"); }
   std::string Page() const { return page_in_memory.empty() ? PageInRunDir() : page_in_memory; }
   std::string AgentJson() const { return Concat(NodeDir(), "/agent.json"); }
   std::string ProblemJson() const { return Concat(NodeDir(), "/problem.json"); }

@@ -144,7 +144,7 @@ from torch.nn.functional import mse_loss
 from paceline import parallel
 
 SMALL = "--small" in sys.argv
-ROOM = 4_000_000 if SMALL else 1 << 40
+ROOM = 3_700_000 if SMALL else 1 << 40
 
 
 def cluster(count):
@@ -166,9 +166,9 @@ class Numbers:
 def main():
     torch.manual_seed(1)
     size, rank = int(os.environ["WORLD_SIZE"]), int(os.environ["RANK"])
-    width = 512 if SMALL else 16
-    net = nn.Sequential(nn.Linear(8, width), nn.Tanh(), nn.Linear(width, width),
-                        nn.Linear(width, 2))
+    width = 256 if SMALL else 16
+    inner = [nn.Linear(width, width) for _ in range(4 if SMALL else 1)]
+    net = nn.Sequential(nn.Linear(8, width), nn.Tanh(), *inner, nn.Linear(width, 2))
     wishes = {"data": [size], "pipeline": [1]}
     if SMALL:
         wishes = {"pipeline": [1], "shard": [True, False], "recompute": [False]}

@@ -4,8 +4,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <memory>
 #include <span>
+#include <system_error>
 #include <vector>
 
 #include "paceline/agent/memory/arena_shelf.h"
@@ -61,7 +63,13 @@ FlightRings::~FlightRings() {
     const std::string_view name = entry->d_name;
     const bool is_ring = name.starts_with(kPrefix) && name.find(kSuffix) != std::string_view::npos;
     if (!is_ring && name != kPage) continue;
-    ::unlink(Concat(folder_, "/", name).c_str());
+    const std::string path = Concat(folder_, "/", name);
+    if (!is_ring && !last_page_.empty()) {
+      std::error_code failed;  // then the page is lost, which only `plan --show` reads later
+      std::filesystem::copy_file(path, last_page_,
+                                 std::filesystem::copy_options::overwrite_existing, failed);
+    }
+    ::unlink(path.c_str());
   }
   // Fails if other files are in them.
   ::rmdir(folder_.c_str());

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "paceline/model/flight_ring.h"
 #include "paceline/model/ids.h"
@@ -33,12 +34,17 @@ class FlightRings {
   std::optional<FlightReading> Read(uint32_t local_rank, Generation generation) const;
 
   // The job has ended: remove this node's rings when this object is destroyed.
-  void set_is_over() { is_over_ = true; }
+  // The node's progress page is copied to `last_page` then; "": it is not.
+  void set_is_over(std::string last_page) {
+    is_over_ = true;
+    last_page_ = std::move(last_page);
+  }
 
  private:
   std::string folder_;
   std::string root_;
   bool is_over_ = false;
+  std::string last_page_;
 };
 
 }  // namespace paceline::agent

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "paceline/agent/agent_files.h"
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/base/json.h"
@@ -75,7 +76,10 @@ void PrintAsJson(Output& out, const wire::JobStatus& status,
 std::optional<MeasuredSteps> StepsOnPages(const std::string& run_dir, uint64_t generation) {
   std::optional<MeasuredSteps> slowest;
   for (const std::string& node : EntriesOf(run_dir + "/nodes")) {
-    const auto page = agent::PageFile::Open(agent::PagePathIn(run_dir, node));
+    auto page = agent::PageFile::Open(agent::PagePathIn(run_dir, node));
+    if (!page.ok()) {
+      page = agent::PageFile::Open(agent::AgentFiles{.run_dir = run_dir, .node = node}.LastPage());
+    }
     if (!page.ok()) continue;
     for (uint32_t slot = 0; slot < (*page)->slot_count(); ++slot) {
       const std::optional<SlotReading> reading = (*page)->Read(slot);
