@@ -24,6 +24,8 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/fnv.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/host_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
@@ -215,7 +217,9 @@ absl::StatusOr<std::unique_ptr<PageFile>> OpenPage(AgentSetup* setup) {
   const bool is_there = former.ok() && (*former)->is_of_this_boot();
   const std::string root = ArenaRoots(setup->spec.job.job_id).memory;
   if (!is_there && MakeArenaFolder(root, setup->files.node).ok()) {
-    setup->files.page_in_memory = Concat(root, "/", setup->files.node, "/page");
+    // The next incarnation of a node may run on this host before this one has left.
+    setup->files.page_in_memory =
+        Concat(root, "/", setup->files.node, "/page-", Hex(Fnv1a(setup->files.run_dir)));
     auto page = PageFile::AdoptOrMake(setup->files.Page(), identity);
     if (page.ok()) return page;
     LogWarning("page_in_run_dir", {{"why", page.status()}});

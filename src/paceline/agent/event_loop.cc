@@ -452,7 +452,7 @@ void AgentLoop::Do(const core::ExitAgent& action) {
   LogInfo("agent_exits", {{"code", action.exit_code}, {"why", action.reason}});
   exit_code_ = action.exit_code;
   has_ended_ = true;
-  if (ranks_.is_empty()) evidence_.rings().set_is_over(setup_.files.LastPage());
+  if (ranks_.is_empty()) evidence_.rings().set_is_over(setup_.files);
 }
 
 void AgentLoop::MayExit() {

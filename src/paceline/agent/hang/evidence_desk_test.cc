@@ -190,7 +190,7 @@ TEST(FlightRings, ReadsRingsOfThatWorldAloneAndRemovesThem) {
     ASSERT_EQ(0, ::truncate(rings.PathOf(0).c_str(), 5000));
     EXPECT_TRUE(rings.Pulse(0, Generation(3)).has_value());
     EXPECT_FALSE(rings.Read(0, Generation(3)).has_value());
-    rings.set_is_over("");
+    rings.set_is_over({});
   }
   EXPECT_FALSE(std::filesystem::exists(root));
 }

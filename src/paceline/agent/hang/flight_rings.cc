@@ -20,7 +20,6 @@ namespace {
 
 constexpr std::string_view kPrefix = "rank-";
 constexpr std::string_view kSuffix = ".ring";
-constexpr std::string_view kPage = "page";  // the node's progress page is beside its rings
 
 // The first bytes of a file, in aligned memory. Read and not mapped, so that a truncated file
 // cannot crash the reader.
@@ -58,18 +57,17 @@ FlightRings::FlightRings(const std::string& root, const std::string& node)
 
 FlightRings::~FlightRings() {
   if (!is_over_ || folder_.empty()) return;
+  if (!page_.empty()) {
+    std::error_code failed;  // then the page is lost, which only `plan --show` reads later
+    std::filesystem::copy_file(page_, last_page_, std::filesystem::copy_options::overwrite_existing,
+                               failed);
+    ::unlink(page_.c_str());
+  }
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(folder_.c_str()), &::closedir);
   while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
-    const bool is_ring = name.starts_with(kPrefix) && name.find(kSuffix) != std::string_view::npos;
-    if (!is_ring && name != kPage) continue;
-    const std::string path = Concat(folder_, "/", name);
-    if (!is_ring && !last_page_.empty()) {
-      std::error_code failed;  // then the page is lost, which only `plan --show` reads later
-      std::filesystem::copy_file(path, last_page_,
-                                 std::filesystem::copy_options::overwrite_existing, failed);
-    }
-    ::unlink(path.c_str());
+    if (!name.starts_with(kPrefix) || name.find(kSuffix) == std::string_view::npos) continue;
+    ::unlink(Concat(folder_, "/", name).c_str());
   }
   // Fails if other files are in them.
   ::rmdir(folder_.c_str());

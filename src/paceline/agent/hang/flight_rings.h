@@ -11,8 +11,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <utility>
 
+#include "paceline/agent/agent_files.h"
 #include "paceline/model/flight_ring.h"
 #include "paceline/model/ids.h"
 
@@ -34,16 +34,18 @@ class FlightRings {
   std::optional<FlightReading> Read(uint32_t local_rank, Generation generation) const;
 
   // The job has ended: remove this node's rings when this object is destroyed.
-  // The node's progress page is copied to `last_page` then; "": it is not.
-  void set_is_over(std::string last_page) {
+  // The node's progress page, which is beside the rings, then moves to the run directory.
+  void set_is_over(const AgentFiles& files) {
     is_over_ = true;
-    last_page_ = std::move(last_page);
+    page_ = files.page_in_memory;
+    last_page_ = files.LastPage();
   }
 
  private:
   std::string folder_;
   std::string root_;
   bool is_over_ = false;
+  std::string page_;  // "": not in memory
   std::string last_page_;
 };
 
