@@ -6,26 +6,20 @@
 
 #include "paceline/base/check.h"
 #include "paceline/base/json.h"
+#include "paceline/base/json_field.h"
 #include "paceline/base/log.h"
 #include "paceline/wire/messages.h"
 
 namespace paceline::master {
 namespace {
 
-int64_t Number(const nlohmann::json& from, const char* key, int64_t otherwise) {
-  const auto found = from.find(key);
-  return found != from.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
-}
-
 uint32_t Count(const nlohmann::json& from, const char* key) {
   return static_cast<uint32_t>(
-      std::clamp<int64_t>(Number(from, key, 0), 0, std::numeric_limits<int32_t>::max()));
+      std::clamp<int64_t>(JsonInt<int64_t>(from, key), 0, std::numeric_limits<int32_t>::max()));
 }
 
 std::string Text(const nlohmann::json& from, const char* key) {
-  const auto found = from.find(key);
-  if (found == from.end() || !found->is_string()) return "";
-  return found->get<std::string>().substr(0, core::Memo::kTextMax);
+  return JsonText(from, key).substr(0, core::Memo::kTextMax);
 }
 
 }  // namespace
@@ -66,8 +60,8 @@ std::optional<core::Memo> ReadMemo(const std::string& text) {
                   .same_failure_count = Count(from, "same_failure_count"),
                   .last_fingerprint = Text(from, "last_fingerprint"),
                   .last_headline = Text(from, "last_headline"),
-                  .last_failure_step = Number(from, "last_failure_step", -1),
-                  .step_max = Number(from, "step_max", -1),
+                  .last_failure_step = JsonInt<int64_t>(from, "last_failure_step", -1),
+                  .step_max = JsonInt<int64_t>(from, "step_max", -1),
                   .worlds = Count(from, "worlds"),
                   .final_reason = Text(from, "final_reason")};
   const auto replaced = from.find("replaced");
@@ -79,7 +73,7 @@ std::optional<core::Memo> ReadMemo(const std::string& text) {
       }
     }
   }
-  if (from.contains("exit_code")) memo.exit_code = static_cast<int>(Number(from, "exit_code", 1));
+  if (from.contains("exit_code")) memo.exit_code = JsonInt<int>(from, "exit_code", 1);
   return memo;
 }
 

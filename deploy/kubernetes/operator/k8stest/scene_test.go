@@ -136,6 +136,20 @@ func (s *scene) pods(role string) map[string]*corev1.Pod {
 	return pods
 }
 
+// No pod of `before` was replaced, and the job has its first master.
+func (s *scene) goesOnWith(before map[string]*corev1.Pod) {
+	s.T.Helper()
+	now := s.pods(command.RoleNode)
+	for name, pod := range before {
+		if found := now[name]; found == nil || found.UID != pod.UID {
+			s.T.Errorf("%s was replaced", name)
+		}
+	}
+	if got := s.now().Status.MasterTerm; got != 1 {
+		s.T.Errorf("term %d", got)
+	}
+}
+
 func (s *scene) awaitNodes(names ...string) {
 	s.Helper()
 	s.await("the pods "+strings.Join(names, " "), func() string {

@@ -23,7 +23,8 @@ class DiskWatch {
   // Bytes that this process may still write in that directory; none if it cannot be said.
   static std::optional<uint64_t> FreeBytes(const std::string& directory);
 
-  // Returns how long the disk was full, once it has room again; else none.
+  // Takes the free bytes of a full or healthy disk. Returns for how long the disk was full at the
+  // first look that finds room again; else none.
   std::optional<Duration> Look(Instant now, std::optional<uint64_t> free_bytes);
 
  private:

@@ -45,7 +45,7 @@ Result<Goal> GoalOf(const std::string& text) {
                  .fix = "paceline wait --for step=100"};
 }
 
-// The exit code for this status; nothing: go on waiting.
+// The exit code of `paceline wait` for this status; none if the wait goes on.
 std::optional<int> Judge(const Goal& goal, const wire::JobStatus& status, const JobPlace& place,
                          Output& out) {
   const bool finished = status.phase == "finished";

@@ -64,8 +64,8 @@ std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobE
   return evidence;
 }
 
-// What followed, up to the world that trained again. Its plan may be told of later than its first
-// step, and stands before that all the same.
+// The events that followed the decision, up to the world that trained again. The record of that
+// world's parallel plan may come after its first step; it is listed before it.
 std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEvent& event) {
   std::vector<JobEvent> outcome;
   std::set<uint64_t> reached = {event.seq};

@@ -25,8 +25,8 @@ struct Explanation {
 };
 
 // The event of the last incident: the last decision, the last reported hang, or the end of a job
-// that failed. The stop of a job that ended well counts only if nothing else happened. Nothing if
-// there was no incident.
+// that failed. The stop of a job that ended well counts only if nothing else happened. Returns none
+// if there was no incident.
 std::optional<uint64_t> LastIncident(const std::vector<wire::JobEvent>& events);
 
 // Nothing if there is no such event. `events` are in order of seq. `run_dir` is the job's, for the

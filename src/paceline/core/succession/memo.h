@@ -1,9 +1,9 @@
 #pragma once
 
-// What must not be lost with all copies of a job's journal: its budgets, so that they do not
-// refill, and its end, so that an ended job stays ended. The platform keeps it (at most 2 KiB as
-// text) and gives it to the next term's master. A few fields of the state, so it says nothing about
-// nodes, which tell by themselves what they run.
+// The part of a job's state that outlives the loss of all copies of its journal: its budgets, so
+// that they do not refill, and its end, so that an ended job stays ended. The platform keeps this
+// memo (at most 2 KiB as text) and gives it to the next term's master. The memo has nothing about
+// nodes, because each node reports what it runs.
 
 #include <cstdint>
 #include <map>
@@ -34,7 +34,7 @@ struct Memo {
 
 Memo MemoOf(const JobState& state);
 
-// Takes over what the memo says. Its end, if it has one, is not the business of this function.
+// Puts the memo into the state, except the end of the job, which the caller handles.
 void Apply(const Memo& memo, JobState* state);
 
 }  // namespace paceline::core

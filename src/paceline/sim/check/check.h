@@ -58,8 +58,8 @@ class Check {
   virtual void StopAsked(SimWorld&, std::optional<uint32_t> /*node*/, Duration, bool /*force*/) {}
   // The node's agent sends a signal to its rank.
   virtual void Signalled(SimWorld&, const RankProcess&, int /*signal*/) {}
-  // A platform ends the node, as it told before. `is_calm`: the master and the node could talk all
-  // the time before.
+  // A platform ends a node for which it has sent a notice. `is_calm`: in the seconds before,
+  // nothing kept the master and the node from working or from reaching each other.
   virtual void TakenAway(SimWorld&, const Node&, bool /*is_calm*/) {}
   // About twice a second, once all faults are healed.
   virtual void Look(SimWorld&) {}

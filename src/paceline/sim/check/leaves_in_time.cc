@@ -1,5 +1,4 @@
-// A node that its platform takes away has left the job before, so that its end surprises nobody.
-// The job asks for its next incarnation as soon as it hears of that.
+// A node under notice has left the job when its platform ends it, so its end is no failure.
 
 #include <string>
 
