@@ -60,7 +60,8 @@ RankTable::RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setu
       page_(page),
       setup_(std::move(setup)),
       ended_(std::move(ended)),
-      logs_(LogDirOf(setup_), RetentionOf(setup_.launch)) {}
+      logs_(LogDirOf(setup_), RetentionOf(setup_.launch)),
+      log_tender_(logs_, setup_.files.ErrorDir()) {}
 
 RankTable::~RankTable() {
   while (!ranks_.empty()) Drop(ranks_.begin()->first);
@@ -327,16 +328,11 @@ bool RankTable::Has(const ProcessId& process) const {
 
 void RankTable::TendLogs() {
   if (newest_generation_ == 0) return;
-  logs_.Trim(newest_generation_);
-  logs_.KeepTotal(newest_generation_);
-  ReserveErrorRoom(setup_.files.ErrorDir());
-  const auto full = disk_.Look(MonotonicNow(), DiskWatch::FreeBytes(logs_.directory()));
-  if (!full.has_value()) return;
-  const std::string note = FullDiskNote(*full);
-  LogInfo("disk_was_full", {{"seconds", full->seconds()}});
+  LogTender::Round round{.generation = newest_generation_};
   for (const auto& [local_rank, rank] : ranks_) {
-    logs_.Note(rank.generation.value(), rank.rank.value(), note);
+    round.ranks.push_back({rank.generation.value(), rank.rank.value()});
   }
+  log_tender_.Begin(std::move(round));
 }
 
 }  // namespace paceline::agent

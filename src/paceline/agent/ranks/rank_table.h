@@ -18,8 +18,8 @@
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/hang/evidence_desk.h"
 #include "paceline/agent/hang/flight_rings.h"
-#include "paceline/agent/ranks/disk_watch.h"
 #include "paceline/agent/ranks/kernel_evidence.h"
+#include "paceline/agent/ranks/log_tender.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/ranks/rank_env.h"
@@ -82,7 +82,7 @@ class RankTable {
   std::vector<RankSample> ReadSamples();
   // The living ranks of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;
-  // Keeps the log files within their limits, and notes in them that the disk was full.
+  // Begins to keep the log files within their limits, on a thread of its own.
   void TendLogs();
 
  private:
@@ -112,7 +112,7 @@ class RankTable {
   RankTableSetup setup_;
   Ended ended_;
   RankLogs logs_;
-  DiskWatch disk_;
+  LogTender log_tender_;
   KernelEvidence kernel_;
   bool starter_is_there_ = false;
   uint64_t newest_generation_ = 0;
