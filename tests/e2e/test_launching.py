@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job import DEADLINE_S, GRACE_S, Job, binary, eventually
+from job import DEADLINE_S, GRACE_S, Job, binary, eventually, free_port
 
 ONE = ["--standalone", "--nproc-per-node", "1"]
 
@@ -72,9 +72,7 @@ def test_ranks_see_the_master_port_that_was_given(job: Job, method: str) -> None
 
 def test_the_same_command_typed_twice_makes_two_nodes(make_job: Callable[..., Job]) -> None:
     first, second = make_job("first"), make_job("second")
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{held.getsockname()[1]}"
+    endpoint = f"127.0.0.1:{free_port()}"
     script = write(first, "from os import environ\n"
                           "print('rank', environ['RANK'], environ['WORLD_SIZE'])\n")
     flags = ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d",
@@ -131,9 +129,7 @@ def test_a_host_that_waits_as_pid_1_ends_by_sigterm(job: Job) -> None:
     token = job.directory / "token"
     token.touch(0o600)
     token.write_text("a" * 64)
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        endpoint = f"127.0.0.1:{held.getsockname()[1]}"
+    endpoint = f"127.0.0.1:{free_port()}"
     flags = ["--nnodes", "2", "--rdzv-endpoint", endpoint, "--rdzv-conf", "is_host=0",
              "--token-file", str(token)]
     job.start(flags, write(job, ""), ["unshare", "--pid", "--fork", "--kill-child"])

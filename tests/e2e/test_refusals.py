@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from job import SCRIPTS, Job, eventually
+from job import SCRIPTS, Job, eventually, free_port
 
 pytestmark = pytest.mark.alone
 
@@ -136,12 +136,6 @@ def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
     finally:
         job.end()
         subprocess.run(["umount", "-l", str(job.run_dir)], check=True)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def test_a_host_without_tls_is_told_that_the_job_has_it(make_job: Callable[..., Job]) -> None:

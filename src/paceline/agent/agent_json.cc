@@ -7,6 +7,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/log.h"
+#include "paceline/core/finish.h"
 #include "paceline/model/job_file_limit.h"
 
 namespace paceline::agent {
@@ -46,8 +47,7 @@ bool HasLeft(const AgentFiles& files, pid_t pid) {
 
 core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace) {
   constexpr int kNotAuthorised = 4;
-  constexpr int kFenced = 92;
-  if (refusal.code == "PL-E110") return {refusal.what, kFenced, Duration()};
+  if (refusal.code == "PL-E110") return {refusal.what, core::kExitFenced, Duration()};
   if (refusal.code == "PL-E049") return {refusal.what, kNotAuthorised, stop_grace};
   return {refusal.what, kNotAuthorised};
 }

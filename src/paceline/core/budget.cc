@@ -167,10 +167,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   state.budget_before = state.budget;
   BudgetState& budget = state.budget;
   const bool stale = at - budget.last_failure_at > state.spec.timers.restart_window;
-  if (stale) {
-    ForgetStreak(state);
-    budget.same_failure_count = 0;
-  }
+  if (stale) ForgetFailures(state);
   ++budget.charged_failures;
   ++budget.failures_without_progress;
   if (SameFailure(budget, fact) && !stale) {
@@ -221,6 +218,11 @@ void Refill(JobState& state, const ProgressMade& fact) {
   budget.step_count_max = 0;
   // A failure that returns at its old step was not overcome by the steps before it.
   if (fact.step < 0 || fact.step > budget.last_failure_step + 1) budget.same_failure_count = 0;
+}
+
+void ForgetFailures(JobState& state) {
+  ForgetStreak(state);
+  state.budget.same_failure_count = 0;
 }
 
 BudgetVerdict JudgeBudget(const JobState& state) {

@@ -59,6 +59,8 @@ void Charge(JobState& state, Instant at, const RankFailed& fact);
 void LiftCharge(JobState& state);
 void AddWitness(JobState& state, const RankFailed& fact);
 void Refill(JobState& state, const ProgressMade& fact);
+// The node that failed is out, or it failed long ago.
+void ForgetFailures(JobState& state);
 
 struct BudgetVerdict {
   bool exhausted = false;

@@ -10,6 +10,8 @@ namespace paceline::core {
 // Exit code of a job that its platform ends after a notice. Its newest step is in storage, and the
 // next master of the job goes on from there.
 inline constexpr int kExitStoppedSaved = 10;
+// Of a node's agent: the node was taken out of the job, or another incarnation has its place.
+inline constexpr int kExitFenced = 92;
 
 // After the grace, how long a node may still report that its ranks ended.
 inline constexpr Duration kFinishPatience = Duration::Seconds(10);

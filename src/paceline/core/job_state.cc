@@ -125,6 +125,7 @@ struct StateFolder {
 
   void operator()(const NodeEvicted& fact) {
     Depart(fact.node, NodeState::Status::kEvicted, fact.reason);
+    ForgetFailures(state);
     Replace(state.nodes[fact.node], fact.name);
   }
 

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "gtest/gtest.h"
+#include "paceline/core/finish.h"
 #include "paceline/core/job.h"
 #include "paceline/model/test_report.h"
 
@@ -175,6 +176,93 @@ TEST_F(ProgressEvidence, LongTrainingLivesOnThoughItsStepsBeginAnew) {
   }
   EXPECT_FALSE(IsOver());
   EXPECT_NE(evidence_.find("much longer than a restart takes"), std::string::npos) << evidence_;
+}
+
+// A script without collectives trains on one node while the other cannot start its ranks. Its steps
+// were taken for progress, so that the broken node was tried for ever.
+class BrokenNode : public ::testing::Test {
+ protected:
+  void Begin(uint32_t nodes_min) {
+    JobSpec spec;
+    spec.job_id = "broken";
+    spec.nproc_per_node = 1;
+    spec.nodes_min = nodes_min;
+    spec.nodes_max = 2;
+    job_.Step(now_, JobSubmitted{spec});
+    job_.Step(now_, MasterStarted{1});
+    for (uint32_t id = 1; id <= 2; ++id) {
+      NodeReport report = TestReport("n" + std::to_string(id));
+      report.slots = 1;
+      job_.Step(now_, NodeRegistered{ConnectionId(id), report});
+    }
+  }
+
+  void Tell(uint32_t id, std::vector<RankReport> ranks) {
+    for (RankReport& rank : ranks) {
+      rank.generation = job_.state().world->generation;
+      rank.rank = Rank(id - 1);
+    }
+    const Actions actions = job_.Step(now_, NodeReported{.node = NodeId(id),
+                                                         .connection = ConnectionId(id),
+                                                         .generation = job_.state().generation,
+                                                         .store_port = ++port_,
+                                                         .ranks = std::move(ranks)});
+    for (const Record& record : actions.records) {
+      if (std::holds_alternative<NodeEvicted>(record.fact)) ++evicted_;
+    }
+  }
+
+  // Node 1 steps, node 2 does not start. True while there are such worlds.
+  bool Attempt(int64_t step) {
+    for (int i = 0; i < 3000 && !job_.state().world.has_value(); ++i) Beat();
+    if (!job_.state().world.has_value() || job_.state().world->seats.size() < 2) return false;
+    RankReport stepping;
+    stepping.pid = 7;
+    stepping.state = RankReport::State::kStepping;
+    stepping.step = step;
+    stepping.step_count = 5;
+    Tell(1, {stepping});
+    RankReport broken;
+    broken.state = RankReport::State::kExited;
+    broken.exit.kind = ExitCause::Kind::kNotStarted;
+    broken.exit.headline = "fork: Cannot allocate memory";
+    Tell(2, {broken});
+    return true;
+  }
+
+  void Beat() {
+    now_ += Duration::Milliseconds(100);
+    for (uint32_t id = 1; id <= 2; ++id) Tell(id, {});
+    job_.Step(now_, TimePassed{});
+  }
+
+  int Attempts() {
+    int attempts = 0;
+    while (attempts < 20 && Attempt(10 * (attempts + 1))) ++attempts;
+    return attempts;
+  }
+
+  Job job_;
+  Instant now_;
+  uint32_t port_ = 5000;
+  int evicted_ = 0;
+};
+
+TEST_F(BrokenNode, IsTakenOutIfTheOthersCanGoOn) {
+  Begin(/*nodes_min=*/1);
+  EXPECT_EQ(Attempts(), 3);
+  EXPECT_EQ(evicted_, 1);
+  ASSERT_TRUE(job_.state().world.has_value());
+  EXPECT_EQ(job_.state().world->seats.size(), 1u);
+  EXPECT_EQ(DesiredAssignment(job_.state(), NodeId(2)).kind, Assignment::Kind::kLeave);
+  EXPECT_EQ(DesiredAssignment(job_.state(), NodeId(2)).exit_code, kExitFenced);
+}
+
+TEST_F(BrokenNode, EndsAJobThatNeedsItAfterThreeWorlds) {
+  Begin(/*nodes_min=*/2);
+  EXPECT_EQ(Attempts(), 3);
+  EXPECT_EQ(evicted_, 0);
+  EXPECT_EQ(job_.state().exit_code, 1);
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <set>
+#include <string>
+#include <string_view>
 
 #include "paceline/base/mark.h"
 #include "paceline/core/checkpoint/storage_wait.h"
@@ -225,6 +227,26 @@ bool EndWithoutStorage(Turn& turn) {
   return true;
 }
 
+// Takes out the one node that cannot start its ranks if the others can go on without it. A job is
+// not ended for a broken host, and does not try that host for ever.
+bool TakeOutBroken(Turn& turn) {
+  const JobState& state = turn.state();
+  const BudgetState& budget = state.budget;
+  const bool is_one = budget.same_failure_nodes.size() == 1 && state.last_world.seats.size() > 1;
+  if (!budget.last_not_started || !is_one || state.spec.max_restarts) return false;
+  const LadderView view = View(turn);
+  if (!view.budget.exhausted || view.PlanWithoutBlamed().empty()) return false;
+  MARK("a node that cannot start its ranks is taken out");
+  const NodeState& node = *state.Find(state.incident.blamed);
+  constexpr std::string_view kNotStarted = "could not be started";  // as FailureText has it
+  const std::string why = budget.last_headline.substr(kNotStarted.size());
+  EvictNode(turn, node.id,
+            "could not start its worker processes " + std::to_string(budget.same_failure_count) +
+                " times" + why + " (see logs/" + node.name + "/starter.log)",
+            state.incident.causes);
+  return true;
+}
+
 bool FormNextWorld(Turn& turn) {
   Watch& watch = turn.watch();
   const JobState& state = turn.state();
@@ -241,6 +263,7 @@ bool FormNextWorld(Turn& turn) {
     watch.settle_at = std::min(watch.settle_at, turn.now() + HeartbeatInterval(state.spec));
     return false;
   }
+  if (TakeOutBroken(turn)) return true;
   const LadderView view = View(turn);
   if (Hold(turn, view)) return false;
   const LadderAnswer climbed = ClimbLadder(view);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "paceline/core/detect/detectors.h"
+#include "paceline/core/finish.h"
 
 namespace paceline::core {
 
@@ -69,13 +70,14 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
   Assignment assignment;
   assignment.generation = state.generation;
   const bool over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
-  const bool left = known != nullptr && known->status == NodeState::Status::kLeft;
+  const bool evicted = known != nullptr && known->status == NodeState::Status::kEvicted;
+  const bool left = evicted || (known != nullptr && known->status == NodeState::Status::kLeft);
   const Duration stop_grace = state.spec.timers.stop_grace;
   if (over || left) {
     assignment.kind = Assignment::Kind::kLeave;
     assignment.grace = over ? state.stop_grace : std::min(stop_grace, TimeLeft(*known));
     assignment.signal = over ? state.stop_signal : 0;
-    assignment.exit_code = over ? state.exit_code : 0;
+    assignment.exit_code = over ? state.exit_code : (evicted ? kExitFenced : 0);
     assignment.reason = over ? state.final_reason : known->reason;
     return assignment;
   }

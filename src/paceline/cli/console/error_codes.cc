@@ -352,8 +352,8 @@ std::string ErrorCodesMarkdown() {
       "requeue |\n"
       "| 11 | all done, but the last saved step is not in storage: `--resume` brings it there "
       "|\n"
-      "| 92 | another incarnation of this node has taken its place |\n"
-      "| 93 | do not requeue |\n| 124 | `wait` timed out |\n"
+      "| 92 | this node was taken out of the job, or another incarnation has its place |\n"
+      "| 124 | `wait` timed out |\n"
       "| 130, 143 | ended by SIGINT, SIGTERM |\n\n## Codes\n";
   for (const ErrorCode& row : kCodes) {
     page += "\n### " + std::string(row.code) + ": " + std::string(row.title) + "\n\n" +

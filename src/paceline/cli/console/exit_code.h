@@ -3,6 +3,7 @@
 // Exit codes of every paceline command: one table, shown by `paceline --help` and docs/errors.md.
 
 #include "paceline/core/checkpoint/storage_wait.h"
+#include "paceline/core/finish.h"
 
 namespace paceline::cli {
 
@@ -15,8 +16,7 @@ enum ExitCode : int {
   kExitFindings = 5,                      // done, and something was found (doctor)
   kExitStoppedSaved = 10,                 // stopped on a scheduler's notice, state saved: requeue
   kExitNotStored = core::kExitNotStored,  // all done, but the last saved step is in memory only
-  kExitFenced = 92,                       // another incarnation of this node took its place
-  kExitDoNotRequeue = 93,
+  kExitFenced = core::kExitFenced,        // this node has no place in the job any more
   kExitWaitTimedOut = 124,
   kExitInterrupted = 130,  // 128 + SIGINT
   kExitTerminated = 143,   // 128 + SIGTERM

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "paceline/core/finish.h"
+
 namespace paceline::core {
 namespace {
 
@@ -16,7 +18,6 @@ constexpr Duration kEndPatience = Duration::Seconds(30);
 // Exit codes that another attempt cannot change.
 constexpr int kExitUsage = 2;
 constexpr int kExitNotAuthorised = 4;
-constexpr int kExitFenced = 92;
 // The agent was without a master for orphan_after and has ended its ranks.
 constexpr int kExitUnreachable = 3;
 
@@ -109,7 +110,7 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     agent.state = Child::State::kDone;
     return;
   }
-  if (event.has_left) {
+  if (event.has_left && event.code != kExitFenced) {
     // The agent exits with the job's code, whatever that would mean as an agent's own.
     agent.state = Child::State::kDown;
     agent.due = now + kEndPatience;
@@ -119,7 +120,11 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
       event.code == kExitUsage || event.code == kExitNotAuthorised || event.code == kExitFenced;
   if (event.by_itself && is_final) {
     agent.state = Child::State::kDone;
-    if (AllAgentsDone()) actions->push_back(GiveUp{event.code, "no agent of this host can run"});
+    const bool is_out = event.code == kExitFenced;
+    // The others may train on, and need the master of this host.
+    if ((is_out && plan_.has_master) || !AllAgentsDone()) return;
+    actions->push_back(GiveUp{event.code, is_out ? "this host has no place in the job any more"
+                                                 : "no agent of this host can run"});
     return;
   }
   const bool lived = now - agent.begun >= kLivedWell;

@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "paceline/core/finish.h"
 #include "paceline/core/test_times.h"
 
 namespace paceline::core {
@@ -141,6 +142,21 @@ TEST_F(KeeperTest, AnAgentThatLeftAsItWasToldIsNotMissedAndAsksAgainIfNoEndComes
   keeper.Step(due, left);
   keeper.Step(due, JobEnded{});
   EXPECT_TRUE(keeper.NextDeadline().is_max());
+}
+
+TEST_F(KeeperTest, ANodeThatIsTakenOutIsNotStartedAgain) {
+  const auto out = [](const char* node) {
+    return AgentExited{.node = node, .by_itself = true, .code = kExitFenced, .has_left = true};
+  };
+  plan_.has_master = false;
+  Keeper joined = Started(plan_);
+  EXPECT_EQ(Names(joined.Step(At(9000), out("a"))), "");
+  EXPECT_EQ(Names(joined.Step(At(9010), out("b"))), "give-up ");
+  plan_.has_master = true;
+  Keeper first = Started(plan_);
+  EXPECT_EQ(Names(first.Step(At(9000), out("a"))), "");
+  EXPECT_EQ(Names(first.Step(At(9010), out("b"))), "") << "the other hosts need the master";
+  EXPECT_TRUE(first.NextDeadline().is_max());
 }
 
 TEST_F(KeeperTest, AnAgentWithoutAMasterForTooLongEndsAHostThatOnlyJoined) {

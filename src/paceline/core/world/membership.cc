@@ -20,17 +20,6 @@ namespace {
 
 using Status = NodeState::Status;
 
-void CountConnection(Turn& turn, NodeId node, bool connected) {
-  const NodeState* known = turn.state().Find(node);
-  if (known == nullptr || !known->IsMember()) return;
-  uint32_t& count = turn.watch().connected_count;
-  if (connected) {
-    ++count;
-  } else if (count > 0) {
-    --count;
-  }
-}
-
 void Hear(Turn& turn, NodeLink& link) {
   const Duration silent = turn.now() - link.last_heard;
   link.last_heard = turn.now();
@@ -95,10 +84,15 @@ void SendAway(Turn& turn, NodeId id, const std::string& name) {
   Disconnect(turn, id, link);
 }
 
-// A lost or left node without ranks may take part again.
+// It left, or was taken out: only its next agent brings it back.
+bool IsSentAway(const NodeState& node) {
+  return node.status == Status::kLeft || node.status == Status::kEvicted;
+}
+
+// A node that was lost or sent away may take part again once it has no ranks.
 void WelcomeBack(Turn& turn, NodeId id) {
   const NodeState* node = turn.state().Find(id);
-  if (node->status != Status::kLost && node->status != Status::kLeft) return;
+  if (node->status != Status::kLost && !IsSentAway(*node)) return;
   const NodeLink& link = turn.Link(id);
   if (!link.connection) return;
   if (IsFenced(turn.state(), node->name, link.incarnation)) {
@@ -122,7 +116,7 @@ void WelcomeBack(Turn& turn, NodeId id) {
 }
 
 // A node may be judged lost when its last report is out. Any message shows that it lives. A node
-// that left only sends its final report; only its next agent brings it back.
+// that was sent away only sends its final report.
 void WelcomeFenced(Turn& turn, NodeId id) {
   const NodeLink& link = turn.Link(id);
   const bool is_lost = turn.state().Find(id)->status == Status::kLost;
@@ -360,8 +354,8 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
               node->slots != report.slots)) {
     turn.Emit(Joined(id, report, true));
   }
-  const bool leaving = known && node->status == Status::kLeft &&
-                       turn.Link(id).agent_incarnation == report.agent_incarnation;
+  const bool leaving =
+      known && IsSentAway(*node) && turn.Link(id).agent_incarnation == report.agent_incarnation;
   Admit(turn, id, event);
   TakeWholeTruth(turn, id, report);
   if (leaving) return;
@@ -437,25 +431,6 @@ void OnGone(Turn& turn, const NodeGone& event) {
     return;
   }
   LoseNode(turn, *node, event.evidence.empty() ? "is gone" : event.evidence, {});
-}
-
-void OnLeaving(Turn& turn, const NodeLeaving& event) {
-  const auto found = turn.links().find(event.node);
-  if (found == turn.links().end() || found->second.connection != event.connection) return;
-  const NodeState* node = turn.state().Find(event.node);
-  found->second.last_heard = turn.now();
-  if (!node->IsMember()) return;
-  LetLeave(turn, event.node, event.why.empty() ? "left" : "left (" + event.why + ")", {});
-}
-
-void LetLeave(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes) {
-  const NodeState& known = *turn.state().Find(node);
-  if (turn.Link(node).connection) CountConnection(turn, node, false);
-  // What it has in memory is of no use: it may be gone before anybody has read it.
-  if (known.notice.has_value()) turn.watch().checkpoints.Forget(node);
-  turn.Emit(NodeLeft{.node = node, .name = known.name, .reason = std::move(reason)},
-            std::move(causes));
-  turn.TellSoon(node);
 }
 
 void GiveTimeBack(Turn& turn, Duration time) {

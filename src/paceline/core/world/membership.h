@@ -28,9 +28,14 @@ void OnLeaving(Turn& turn, const NodeLeaving& event);
 
 // The node leaves now: it gets no seat any more, and is told to end.
 void LetLeave(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes);
+// The node is taken out: as above, but its command fails, and the reason is its fault.
+void EvictNode(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes);
 void OnJournalCaughtUp(Turn& turn);
 // Excuses a time in which this master did not listen, or nodes got no answers.
 void GiveTimeBack(Turn& turn, Duration time);
+
+// Keeps the watch's count of connected members.
+void CountConnection(Turn& turn, NodeId node, bool connected);
 
 // Runs the detectors that may have changed their verdict, and records the verdicts.
 void DetectLosses(Turn& turn);

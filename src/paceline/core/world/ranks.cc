@@ -49,13 +49,23 @@ std::string OtherEvidence(const JobState& state, const Watch& watch, Instant now
   return "";
 }
 
-bool NoteProgress(Turn& turn) {
+// False while a rank of the world is not there yet. Steps of the others are no progress: a node
+// that cannot start its ranks would be tried for ever.
+bool HasStarted(Turn& turn, uint32_t ended_seats) {
+  const JobState& state = turn.state();
+  if (state.phase == Phase::kRunning) return true;
+  const uint32_t there = turn.watch().running_seats + state.finished_count + ended_seats;
+  return there >= state.world->seats.size();
+}
+
+// `ended_seats`: nodes whose ranks ran and have ended since they were counted.
+bool NoteProgress(Turn& turn, uint32_t ended_seats = 0) {
   const JobState& state = turn.state();
   const Watch& watch = turn.watch();
   if (!state.world || state.progress_in_world) return false;
   const bool failed = state.budget.failures_without_progress > 0;
   const bool first_try = state.world->restart_count == 0 && !failed;
-  if (first_try) return false;
+  if (first_try || !HasStarted(turn, ended_seats)) return false;
   const auto emit = [&](int64_t step, std::string evidence) {
     turn.Emit(
         ProgressMade{.step = step, .step_count = watch.step_count, .evidence = std::move(evidence)},
@@ -112,7 +122,8 @@ void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
     TakeLateFailure(turn, node, rank);
     return;
   }
-  NoteProgress(turn);
+  const bool has_run = rank.exit.kind != ExitCause::Kind::kNotStarted;
+  NoteProgress(turn, has_run && !turn.Link(node).running ? 1 : 0);
   turn.Emit(Failure(turn.state(), node, rank), {turn.state().world_seq});
 }
 
