@@ -1,6 +1,7 @@
 #include "paceline/agent/ranks/starter_key.h"
 
 #include <glob.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,7 +18,7 @@
 namespace paceline::agent {
 namespace {
 
-constexpr size_t kCgroupBytesMax = 64 << 10;
+constexpr size_t kProcBytesMax = 64 << 10;
 
 // Variables of the terminal and of one shell or job. No library of a rank reads them.
 constexpr std::array<std::string_view, 12> kIgnored = {
@@ -79,9 +80,35 @@ std::string PackagesStamp(const std::string& python) {
   return stamps;
 }
 
-uint64_t NetworkNamespace() {
-  struct stat found {};
-  return ::stat("/proc/self/ns/net", &found) == 0 ? found.st_ino : 0;
+constexpr std::array<const char*, 6> kNamespaces = {"ipc", "mnt", "net", "pid", "user", "uts"};
+
+std::string Namespaces() {
+  std::string text;
+  for (const char* name : kNamespaces) {
+    struct stat found {};
+    if (::stat(Concat("/proc/self/ns/", name).c_str(), &found) == 0) {
+      Append(&text, name, found.st_ino, " ");
+    }
+  }
+  return text;
+}
+
+// Lines of /proc/self/status that a new process inherits.
+constexpr std::array<std::string_view, 10> kInherited = {
+    "Umask",  "Groups", "CapInh",     "CapPrm",  "CapEff",
+    "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Cpus_allowed"};
+
+// What a shell sets with ulimit, taskset, nice, umask or sg, and a container by its rights.
+std::string ProcessLimits() {
+  std::string text = ReadText("/proc/self/limits", kProcBytesMax);
+  Append(&text, ::getpriority(PRIO_PROCESS, 0), ReadText("/proc/self/oom_score_adj", 64));
+  const std::string status = ReadText("/proc/self/status", kProcBytesMax);
+  for (const std::string_view name : kInherited) {
+    const size_t begin = status.find(Concat("\n", name, ":"));
+    if (begin == std::string::npos) continue;
+    text += status.substr(begin, status.find('\n', begin + 1) - begin);
+  }
+  return text;
 }
 
 // The starter's working directory is "/".
@@ -98,8 +125,9 @@ std::string StarterKey(const LaunchSpec& launch, const Environment& base) {
   digest.Add(launch.python);
   digest.Add(Stamp(launch.python));
   digest.Add(PackagesStamp(launch.python));
-  digest.Add(Concat(::geteuid(), ".", ::getegid(), ".", NetworkNamespace()));
-  digest.Add(ReadText("/proc/self/cgroup", kCgroupBytesMax));
+  digest.Add(Concat(::geteuid(), ".", ::getegid(), ".", Namespaces()));
+  digest.Add(ProcessLimits());
+  digest.Add(ReadText("/proc/self/cgroup", kProcBytesMax));
   digest.Add(Concat(static_cast<int>(launch.entry), ":", AbsoluteTarget(launch)));
   digest.Add(JoinWith(launch.preload, ","));
   for (const auto& [name, value] : JobEnvironment(launch, base)) {
