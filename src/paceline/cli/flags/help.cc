@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <utility>
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/text.h"
@@ -54,7 +55,7 @@ std::string HelpOfAll(const OutputOptions& options) {
   out +=
       "\nexit codes: 0 done, 1 training failed, 2 usage, 3 control plane unreachable,\n"
       "  4 not authorised, 5 findings, 10 stopped with state saved,\n"
-      "  11 last step not in storage, 93 do not requeue, 124 wait timed out, 130/143 signals\n"
+      "  11 last step not in storage, 92 node taken out, 124 wait timed out, 130/143 signals\n"
       "start with: paceline run --nproc-per-node 2 train.py\n";
   return out;
 }
@@ -63,12 +64,13 @@ std::string HelpOf(const Command& command, const OutputOptions& options) {
   std::string out = "usage: paceline " + std::string(command.name);
   if (!command.usage.empty()) out += " " + std::string(command.usage);
   out += "\n\n" + std::string(command.summary) + "\n";
+  bool has_own = false;
   for (const FlagTable table : TablesOf(command)) {
     if (table.data() == GlobalFlags().data()) {
       out += "\nflags of every command\n";
     } else if (table.data() == TorchrunFlags().data()) {
       out += "\ntorchrun's flags (also with underscores; PET_<NAME> gives the default)\n";
-    } else {
+    } else if (!std::exchange(has_own, true)) {
       out += "\nflags\n";
     }
     out += FlagLines(table, HelpWidth(options));

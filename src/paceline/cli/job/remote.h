@@ -39,6 +39,9 @@ Asked AskUntil(const JobPlace& place, const Patience& patience,
 // Whether the status of an RPC means that no master runs now.
 bool IsAway(const absl::Status& status);
 
+// How long commands for people wait for the master.
+inline constexpr Duration kStatusPatience = Duration::Seconds(2);
+
 // From the master; from the journal if no master answers.
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout);
 

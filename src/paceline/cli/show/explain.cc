@@ -14,6 +14,7 @@ namespace {
 using wire::JobEvent;
 
 constexpr size_t kEvidenceMax = 24;
+constexpr size_t kTriedMax = 6;
 
 bool IsOneOf(const std::string& kind, std::initializer_list<std::string_view> kinds) {
   return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
@@ -89,6 +90,22 @@ std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEv
     trains = later.kind == "world_running";
   }
   return outcome;
+}
+
+// Decisions since the last progress, oldest first. None if a rank that fails is not the matter.
+std::vector<JobEvent> TriedBefore(const std::vector<JobEvent>& events, const JobEvent& event) {
+  std::vector<JobEvent> tried;
+  if (!IsOneOf(event.kind, {"recovery_decided", "stop_decided", "job_finished"})) return tried;
+  for (auto older = events.rbegin(); older != events.rend() && tried.size() < kTriedMax; ++older) {
+    if (older->seq >= event.seq) continue;
+    if (IsOneOf(older->kind, {"job_created", "job_resumed", "progress_made"})) break;
+    const std::string rung = DetailOf(*older, "rung");
+    const bool is_try = older->kind == "node_evicted" ||
+                        (older->kind == "recovery_decided" && rung != "stop" && rung != "wait");
+    if (is_try) tried.push_back(*older);
+  }
+  std::reverse(tried.begin(), tried.end());
+  return tried;
 }
 
 void AddFaults(const std::vector<JobEvent>& events, Explanation* explanation) {
@@ -183,6 +200,7 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
                           .evidence = EvidenceOf(events, *event),
                           .outcome = OutcomeOf(events, *event)};
   AddFaults(events, &explanation);
+  if (explanation.first_fault.has_value()) explanation.tried = TriedBefore(events, *event);
   for (const JobEvent& cause : explanation.evidence) {
     if (cause.kind == "hang_judged") explanation.hang = cause;
   }

@@ -95,6 +95,14 @@ TEST(Explain, AFailureLeadsToWhatWasDecided) {
   EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{6, 7, 8, 9}));
 }
 
+TEST(Explain, ListsWhatWasTriedSinceTheLastProgress) {
+  std::vector<JobEvent> events = TwoIncidents();
+  EXPECT_EQ(SeqsOf(Explain(events, 13, "runs/a")->tried), (std::vector<uint64_t>{7}));
+  EXPECT_TRUE(Explain(events, 7, "runs/a")->tried.empty());
+  events[8].kind = "progress_made";
+  EXPECT_TRUE(Explain(events, 13, "runs/a")->tried.empty());
+}
+
 TEST(Explain, WaitingSaysWhatToDo) {
   std::vector<JobEvent> events = TwoIncidents();
   events.push_back(Event(16, "node_lost", {14}));

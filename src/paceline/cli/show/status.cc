@@ -13,7 +13,6 @@
 namespace paceline::cli {
 namespace {
 
-constexpr Duration kStatusPatience = Duration::Seconds(2);
 constexpr Duration kNotableSilence = Duration::Seconds(1);
 
 std::string Percent(double share) {

@@ -71,6 +71,7 @@ std::string WhyJson(const JobPlace& place, const Explanation& why, const std::st
   json["sentence"] = why.event.sentence;
   json["evidence"] = EventsJson(why.evidence);
   json["outcome"] = EventsJson(why.outcome);
+  json["tried"] = EventsJson(why.tried);
   json["follow_ons"] = why.follow_ons;
   json["cost_seconds"] = why.cost.has_value() ? nlohmann::ordered_json(why.cost->ToSecondsF())
                                               : nlohmann::ordered_json();
@@ -108,13 +109,15 @@ void PrintHang(Output& out, const Explanation& why, bool has_evidence) {
   }
 }
 
-void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,
-              const std::string& traceback) {
+void PrintWhy(Output& out, const Explanation& why, const std::string& traceback) {
   ReasonTold told;
   out.DataLine(out.Painted(Paint::kBold, Visible(told.Shorten(why.event))));
   const auto print = [&](const wire::JobEvent& event) {
     out.DataLine(ClipTo(EventLine(event, told.Shorten(event)), out.width()));
   };
+  if (!why.tried.empty()) out.DataLine("tried before, without progress:");
+  for (const wire::JobEvent& event : why.tried) print(event);
+  if (!why.tried.empty()) out.DataLine("then:");
   for (const wire::JobEvent& event : why.evidence) print(event);
   print(why.event);
   for (const wire::JobEvent& event : why.outcome) print(event);
@@ -129,12 +132,28 @@ void PrintWhy(Output& out, const JobPlace& place, const Explanation& why,
       out.DataLine("  " + Visible(line));
     }
   }
+}
+
+void PrintNext(Output& out, const JobPlace& place, const Explanation& why) {
   out.Say("next: " + why.next);
   if (why.first_fault.has_value() && why.first_fault->rank.has_value()) {
     out.Say("      paceline logs --job " + ShellWord(place.id) + " --rank " +
             std::to_string(*why.first_fault->rank) + " --generation " +
             std::to_string(WorldNumber(why.first_fault->generation)));
   }
+}
+
+// What troubles the job at present, which need not have become an event yet.
+void PrintNow(Output& out, const JobPlace& place) {
+  const auto status = StatusOf(place, kStatusPatience);
+  if (!status.ok() || status->phase == "finished" || status->master_pid == 0) return;
+  const auto print = [&out](const std::string& text) {
+    out.DataLine(ClipTo("now: " + Visible(text), out.width()));
+  };
+  print(status->pending);
+  if (status->journal != "ok" && !status->journal.empty()) print("journal: " + status->journal);
+  const std::string& problem = status->checkpoints.problem;
+  if (!problem.empty()) print("checkpoints: " + problem);
 }
 
 Problem NoSuchEvent(uint64_t seq, const std::vector<wire::JobEvent>& events) {
@@ -155,7 +174,8 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
     return true;
   });
   if (problem.has_value()) return out.Fail(*problem);
-  if (!asked.has_value()) {
+  const bool is_last = !asked.has_value();
+  if (is_last) {
     asked = LastIncident(events);
     if (!asked.has_value() && !events.empty()) asked = events.back().seq;
   }
@@ -172,12 +192,15 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
       why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";
   if (out.is_json()) {
     out.DataLine(WhyJson(*place, *why, traceback));
-  } else if (why->hang.has_value()) {
-    PrintHang(out, *why, invocation.line.Find("evidence") != nullptr);
-    out.Say("next: " + why->next);
-  } else {
-    PrintWhy(out, *place, *why, traceback);
+    return kExitDone;
   }
+  if (why->hang.has_value()) {
+    PrintHang(out, *why, invocation.line.Find("evidence") != nullptr);
+  } else {
+    PrintWhy(out, *why, traceback);
+  }
+  if (is_last) PrintNow(out, *place);
+  PrintNext(out, *place, *why);
   return kExitDone;
 }
 
