@@ -82,7 +82,10 @@ Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wish
     const auto count = colon == std::string_view::npos
                            ? std::optional<uint32_t>(1)
                            : ParseWhole<uint32_t>(Trimmed(part.substr(colon + 1)));
-    if (!count || *count == 0 || *count > kCountMax) {
+    if (count && *count > kCountMax) {
+      return NoCluster(Concat(*count, " devices are more than ", kCountMax));
+    }
+    if (!count || *count == 0) {
       return NoCluster(Concat("\"", part.substr(0, 60), "\" is not TYPE:COUNT, as H100-80G:64 is"));
     }
     const auto row = std::find_if(std::begin(kCatalogue), std::end(kCatalogue),

@@ -199,3 +199,17 @@ def test_a_script_without_a_model_is_told_what_it_lacks(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "error[PL-E121]: the script needs tensors with content" in done.stderr
     assert "train.py, line 2" in done.stderr
+
+
+@pytest.mark.parametrize(("words", "what", "fix"), [
+    (("llama-8b", "--cluster", "T4-16G:2"), "llama-8b is a model and not a script",
+     "paceline plan --cluster T4-16G:2 --model llama-8b"),
+    (("train.py", "--cluster", "T4-16G:2"), "what stands after the script",
+     "paceline plan --cluster T4-16G:2 train.py"),
+    (("--model", "llama-8b", "--cluster", "T4-16G:9000000"), "are more than 1000000", "--cluster"),
+])  # fmt: skip
+def test_what_stands_in_the_wrong_place_is_told(words: tuple[str, ...], what: str,
+                                                fix: str) -> None:  # fmt: skip
+    done = paceline("plan", *words)
+    assert done.returncode == 2
+    assert what in done.stderr and f"  fix    {fix}" in done.stderr, done.stderr

@@ -196,6 +196,29 @@ Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& na
                   "a config.json of one of these families, or a script");
 }
 
+// What follows the script is the script's own. A person who types a model's name or our flags there
+// means something else.
+Check MisplacedFlag(const Invocation& invocation) {
+  const std::vector<std::string>& words = invocation.line.positionals;
+  if (words.empty()) return std::nullopt;
+  const std::string& script = words.front();
+  const std::vector<std::string_view> names = ModelNames();
+  const bool is_name = std::find(names.begin(), names.end(), script) != names.end();
+  const auto flag = std::find(words.begin() + 1, words.end(), "--cluster");
+  const bool has_value = flag != words.end() && flag + 1 != words.end();
+  const std::string cluster = ShellWord(has_value ? *(flag + 1) : "H100-80G:64");
+  const bool is_config = script.ends_with(".json") && WhyNoFile(script).empty();
+  if (is_name || is_config) {
+    return BadValue(Concat(script, " is a model and not a script"), script,
+                    "a script stands alone; a model is the value of a flag",
+                    Concat("paceline plan --cluster ", cluster, " --model ", ShellWord(script)));
+  }
+  if (invocation.line.Find("cluster") != nullptr || flag == words.end()) return std::nullopt;
+  return BadValue("no cluster was given", Concat("--cluster after ", script),
+                  "what stands after the script is an argument of the script",
+                  Concat("paceline plan --cluster ", cluster, " ", ShellWord(script)));
+}
+
 Result<Cluster> ClusterOf(Invocation& invocation) {
   const Given* given = invocation.line.Find("cluster");
   if (given == nullptr) {
@@ -282,6 +305,7 @@ Result<PlanInputs> ReadPlanInputs(Invocation& invocation) {
                     "paceline plan", "a plan is for one model",
                     "paceline plan train.py …, or paceline plan --model llama-8b …");
   }
+  if (auto misplaced = MisplacedFlag(invocation)) return *std::move(misplaced);
   PlanInputs inputs;
   // The cheap inputs first, because a script may run for a while.
   auto cluster = ClusterOf(invocation);
