@@ -101,6 +101,11 @@ class ElasticJob:
         return [pod for pod in self.cluster.pods(namespace=self.namespace)
                 if pod.name.startswith("train-")]
 
+    def spawns(self, pod: str) -> str:
+        """The lines of the agent's log that say how each rank of the pod was started."""
+        return self.cluster.kubectl("exec", pod, "--namespace", self.namespace, "--", "sh", "-c",
+                                    "grep -h rank_spawned /tmp/paceline/run/logs/*/agent.log")
+
     def step(self) -> int:
         path = self.storage / "step"
         return int(path.read_text()) if path.exists() else -1

@@ -29,6 +29,7 @@ def test_a_submitted_job_trains_to_the_end(job: ElasticJob, undisturbed: Undistu
     assert {pod.name for pod in job.pods()} == {"train-master-1", "train-node0-0",
                                                 "train-node1-0"}
     assert job.status()["nodes"] == "2/2"
+    assert "how=fork" in job.spawns("train-node0-0"), "the image sets no LANG"
     looked = job.on("status")
     assert looked.returncode == 0, looked.stderr
     assert "trains with 2 nodes" in looked.stdout

@@ -117,7 +117,7 @@ def _parse(arguments: list[str]) -> argparse.Namespace:
 
 def _take_post(options: argparse.Namespace) -> Post | None:
     """The lock and the listening socket; None if another starter has them."""
-    began_with = dict(os.environ)
+    began_with = _given_environment()
     if options.resumed is not None:
         lock_fd, fd, _ = options.resumed
         os.set_inheritable(lock_fd, False)
@@ -143,6 +143,21 @@ def _take_post(options: argparse.Namespace) -> Post | None:
     if options.info:
         _write_info(options)
     return Post(options=options, listener=listener, lock_fd=lock_fd, began_with=began_with)
+
+
+def _given_environment() -> dict[str, str]:
+    """The environment that this process was started with.
+
+    In the locale "C", as in an image that sets no LANG, Python sets LC_CTYPE for itself (PEP 538).
+    With that value each rank would seem to have another environment, and none would be a fork.
+    """
+    environment = dict(os.environ)
+    environment.pop("LC_CTYPE", None)
+    for entry in Path("/proc/self/environ").read_bytes().split(b"\0"):
+        name, _, value = entry.partition(b"=")
+        if name == b"LC_CTYPE":
+            environment["LC_CTYPE"] = os.fsdecode(value)
+    return environment
 
 
 def _lock(path: str) -> int | None:

@@ -245,8 +245,13 @@ def become_rank(child: Child, *, close: Iterable[Callable[[], object]]) -> Birth
         os.dup2(fd, number)
     os.fchdir(files.cwd)
     files.close()
+    set_by_python = os.environ.get("LC_CTYPE")
     os.environ.clear()
     os.environ.update(request.environment)
+    if set_by_python is not None:
+        # A fresh interpreter in the locale "C" sets it too (PEP 538). In another locale this is the
+        # rank's own value, because a rank with another LC_CTYPE is not a fork.
+        os.environ["LC_CTYPE"] = set_by_python
     time.tzset()
     sys.path[:] = child.base_path
     for key in [key for key, finder in sys.path_importer_cache.items() if finder is None]:

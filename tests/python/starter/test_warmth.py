@@ -1,6 +1,8 @@
 """When a fork is refused and why, what is loaded ahead, and how that is learned."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,6 +169,33 @@ def test_difference_in_an_early_variable_means_cold(folder: Path) -> None:
         assert why is not None
         assert why_cold(running, "ends.py", env={"OMP_NUM_THREADS": "2"}) is None
         assert why_cold(running, "ends.py", warm=False) == "a fresh interpreter was asked for"
+
+
+@pytest.mark.parametrize(
+    "given", [{}, {"LANG": "C"}, {"LC_CTYPE": "POSIX"}, {"LC_CTYPE": "C.UTF-8"}]
+)
+def test_rank_without_a_locale_is_a_fork_and_has_what_python_sets(
+    given: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container whose image sets no LANG: Python sets LC_CTYPE for itself (PEP 538)."""
+    for name in ("LANG", "LC_ALL", "LC_CTYPE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    (folder / "words.py").write_text(
+        "import locale, os\nprint({k: v for k, v in os.environ.items() if k[:2] in ('LC', 'LA')}, "
+        "locale.setlocale(locale.LC_CTYPE))\n"
+    )
+    plain = subprocess.run(
+        [sys.executable, "words.py"], cwd=folder, capture_output=True, text=True, check=True
+    )
+    with starter(folder) as running:
+        got = running.run("script", "words.py")
+        assert got.spawned["why_cold"] is None
+        assert got.out == plain.stdout
+        other = why_cold(running, "words.py", env={"LC_CTYPE": "en_US.UTF-8"})
+        assert other is not None
+        assert other.startswith("LC_CTYPE differs")
 
 
 def test_file_that_shadows_a_loaded_module_means_cold(home: Path, folder: Path) -> None:
