@@ -23,6 +23,7 @@ import (
 	"paceline.dev/operator/api/v1alpha1"
 	"paceline.dev/operator/command"
 	"paceline.dev/operator/reconcile"
+	"paceline.dev/operator/transport"
 )
 
 type flags struct {
@@ -54,6 +55,7 @@ func run(f flags, log logr.Logger) error {
 		return fmt.Errorf("no way to the API server: %w", err)
 	}
 	config.QPS = -1 // the API server limits us by its own rules (429), which are respected
+	config.Wrap(transport.PacedWatches)
 	scheme := runtime.NewScheme()
 	if err := clientscheme.AddToScheme(scheme); err != nil {
 		return err

@@ -80,6 +80,40 @@ func TestCutWatchesAndAnEmptyListChangeNothing(t *testing.T) {
 	}
 }
 
+// Each watch gets 410, also those that list by watching. client-go would repeat those without a
+// pause: thousands of requests in three seconds.
+func TestWatchesThatAllExpireComeWithPauses(t *testing.T) {
+	s := set(t)
+	s.submit(s.job(1, 2, 0))
+	s.wish(1, 2, 0, nil)
+	s.awaitNodes(nodeNames(2)...)
+	before := s.pods(command.RoleNode)
+	var expired atomic.Int32
+	s.proxy.setAnswer(func(w http.ResponseWriter, r *http.Request) bool {
+		if verbOf(r) != "WATCH pods" {
+			return false
+		}
+		expired.Add(1)
+		answerStatus(w, http.StatusGone, "Expired")
+		return true
+	})
+	s.proxy.server.CloseClientConnections()
+	s.await("the first refused watches", func() string {
+		if got := expired.Load(); got < 5 {
+			return fmt.Sprintf("%d of them", got)
+		}
+		return ""
+	})
+	time.Sleep(3 * time.Second)
+	if got := expired.Load(); got > 20 {
+		t.Errorf("%d watches were asked for", got)
+	}
+	s.proxy.setAnswer(nil)
+	s.wish(2, 3, 0, nil)
+	s.awaitNodes(nodeNames(3)...)
+	s.goesOnWith(before)
+}
+
 // An API server whose definition of ElasticJob is that of an older release drops what it does not
 // know. The operator says so once, and does not write again and again.
 func TestAnOldDefinitionIsNamedAndNotWrittenToForEver(t *testing.T) {
