@@ -66,6 +66,10 @@ func (d *decision) tellOfPod(id NodeID, pod *NodePod) {
 		d.fact(Fact{id.Index, id.Incarnation, false, orElse(pod.Reason, "its pod is starting")})
 	case Running:
 		d.fact(Fact{id.Index, id.Incarnation, false, ""})
+		// A pod that is Terminating has had SIGTERM, and gives notice itself.
+		if pod.Leaving != "" && !pod.Terminating {
+			d.plan.Notices = append(d.plan.Notices, NodeNotice{id, pod.Leaving})
+		}
 	}
 }
 

@@ -73,6 +73,8 @@ type Pod struct {
 	Disrupted bool
 	Created   time.Time
 	EndedAt   time.Time
+	// Leaving is why the pod's Kubernetes node will be taken away; "" if nobody announced that.
+	Leaving string
 }
 
 func (p Pod) isLive() bool { return p.Phase != Ended }
@@ -227,6 +229,12 @@ type Fact struct {
 	Text string
 }
 
+// NodeNotice tells the master that a node will be taken away. It may be repeated.
+type NodeNotice struct {
+	NodeID
+	Why string
+}
+
 // Event is a sentence for kubectl describe.
 type Event struct {
 	Warning bool
@@ -255,6 +263,7 @@ type Plan struct {
 	// Notice tells the master that all of the job is about to end, and why; "": it is not.
 	Notice    string
 	Facts     []Fact
+	Notices   []NodeNotice
 	DeleteJob bool
 	// Next is the time of the next look if nothing happens before; zero: none.
 	Next time.Time

@@ -73,10 +73,10 @@ func TestTheOperatorMayDoNoMore(t *testing.T) {
 		verb, resource, subresource string
 		isAllowed                   bool
 	}{
-		{"create", "pods", "", true}, {"delete", "pods", "", true}, {"get", "nodes", "", true},
+		{"create", "pods", "", true}, {"delete", "pods", "", true}, {"watch", "nodes", "", true},
 		{"create", "pods", "exec", false}, {"list", "secrets", "", false},
 		{"update", "secrets", "", false}, {"delete", "secrets", "", false},
-		{"patch", "nodes", "", false}, {"update", "nodes", "", false}, {"list", "nodes", "", false},
+		{"patch", "nodes", "", false}, {"update", "nodes", "", false},
 		{"deletecollection", "pods", "", false}, {"create", "configmaps", "", false},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{

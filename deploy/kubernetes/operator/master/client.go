@@ -52,9 +52,16 @@ type client struct {
 	mutex  sync.Mutex
 	stream decide.Stream
 	facts  []decide.Fact // all that the master is to know
+	leaves map[decide.NodeID]leave
 	notice string        // why the job is about to end, or ""
 	until  time.Time     // and when
 	wake   chan struct{} // has one element if facts changed, or the notice
+}
+
+// leave is why a node will be taken away, and when at the latest the master should let it go.
+type leave struct {
+	why   string
+	until time.Time
 }
 
 func newClient(target Target, changed func(), now func() time.Time) *client {
@@ -71,9 +78,19 @@ func (c *client) snapshot() decide.Stream {
 	return c.stream
 }
 
-func (c *client) tell(facts []decide.Fact) {
+// tell replaces what the master is to know. The time of a node that will be taken away begins when
+// it is told of first.
+func (c *client) tell(facts []decide.Fact, notices []decide.NodeNotice) {
 	c.mutex.Lock()
-	c.facts = facts
+	leaves := make(map[decide.NodeID]leave, len(notices))
+	for _, notice := range notices {
+		known, isKnown := c.leaves[notice.NodeID]
+		if !isKnown {
+			known = leave{notice.Why, c.now().Add(c.target.Grace)}
+		}
+		leaves[notice.NodeID] = known
+	}
+	c.facts, c.leaves = facts, leaves
 	c.mutex.Unlock()
 	c.rouse()
 }
@@ -185,13 +202,14 @@ func (c *client) hear(s *decide.Stream, order *pb.SupervisorOrder) {
 	}
 }
 
-// send tells what this stream has not told yet: the notice and the facts. A new stream tells all.
+// send tells what this stream has not told yet: the notices and the facts. A new stream tells all.
 func (c *client) send(ctx context.Context, stream pb.SuperviseClient) {
 	told := map[uint32]decide.Fact{}
+	toldLeaves := map[decide.NodeID]leave{}
 	hasTold := false
 	for {
 		c.mutex.Lock()
-		facts, notice, until := c.facts, c.notice, c.until
+		facts, leaves, notice, until := c.facts, c.leaves, c.notice, c.until // none is changed in place
 		c.mutex.Unlock()
 		if notice != "" && !hasTold {
 			if stream.Send(noticeOf(notice, until.Sub(c.now()))) != nil {
@@ -199,6 +217,14 @@ func (c *client) send(ctx context.Context, stream pb.SuperviseClient) {
 			}
 			hasTold = true
 		}
+		for id, leave := range leaves {
+			if _, wasTold := toldLeaves[id]; !wasTold {
+				if stream.Send(nodeNoticeOf(id, leave.why, leave.until.Sub(c.now()))) != nil {
+					return // Recv has the error
+				}
+			}
+		}
+		toldLeaves = leaves
 		current := make(map[uint32]decide.Fact, len(facts))
 		for _, fact := range facts {
 			if before, wasTold := told[fact.Index]; !wasTold || before != fact {

@@ -42,6 +42,13 @@ func noticeOf(why string, left time.Duration) *pb.SupervisorMessage {
 	}}}
 }
 
+func nodeNoticeOf(id decide.NodeID, why string, left time.Duration) *pb.SupervisorMessage {
+	return &pb.SupervisorMessage{Body: &pb.SupervisorMessage_Notice{Notice: &pb.Notice{
+		Name: decide.NodeName(id.Index), Incarnation: &id.Incarnation,
+		Left: max(left, 0).Nanoseconds(), Why: why,
+	}}}
+}
+
 func messageOf(fact decide.Fact) *pb.SupervisorMessage {
 	name := decide.NodeName(fact.Index)
 	if fact.Gone {

@@ -54,12 +54,12 @@ func (h *Hub) Forget(key string) {
 	}
 }
 
-// Tell replaces the facts that the master is to know.
-func (h *Hub) Tell(key string, facts []decide.Fact) {
+// Tell replaces the facts that the master is to know, and the nodes that will be taken away.
+func (h *Hub) Tell(key string, facts []decide.Fact, notices []decide.NodeNotice) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()
 	if c := h.clients[key]; c != nil {
-		c.tell(facts)
+		c.tell(facts, notices)
 	}
 }
 

@@ -64,7 +64,7 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 	s := set(t)
 	s.fake.Wish(&pb.Wish{Seq: 4, Intent: pb.Wish_RUN, Size: 2, Spares: 1, Absent: []uint32{1}})
 	s.hub.Dial("a/train", s.target)
-	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Text: "Unschedulable"}, {Index: 2}})
+	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Text: "Unschedulable"}, {Index: 2}}, nil)
 	s.await("the wish", func(stream decide.Stream) bool { return stream.Wish != nil })
 	wish := s.hub.Stream("a/train").Wish
 	if _, isWanted := wish.Wants(1); isWanted || wish.Seq != 4 || wish.Size != 2 {
@@ -73,7 +73,7 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 	if uris := s.fake.URIs(); uris[0] != "paceline://operator" {
 		t.Errorf("the certificate's URI: %v", uris)
 	}
-	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Gone: true, Text: "exit code 1"}, {Index: 2}})
+	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Gone: true, Text: "exit code 1"}, {Index: 2}}, nil)
 	s.await("three facts", func(decide.Stream) bool { return len(s.fake.Told()) == 3 })
 	gone := s.fake.Told()[2].GetNodeGone()
 	if gone.GetName() != "node0" || gone.GetEvidence() != "exit code 1" || gone.Incarnation == nil {
@@ -86,7 +86,7 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 func TestANewStreamTellsAllFactsAgain(t *testing.T) {
 	s := set(t)
 	s.hub.Dial("a/train", s.target)
-	s.hub.Tell("a/train", []decide.Fact{{Index: 7, Gone: true, Text: "x"}})
+	s.hub.Tell("a/train", []decide.Fact{{Index: 7, Gone: true, Text: "x"}}, nil)
 	s.await("the fact", func(decide.Stream) bool { return len(s.fake.Told()) == 1 })
 	s.fake.Restart()
 	select {
@@ -103,7 +103,7 @@ func TestEachStreamIsToldTheNoticeOnce(t *testing.T) {
 	s.hub.Dial("a/train", s.target)
 	s.hub.Notice("a/train", "the job was suspended")
 	s.hub.Notice("a/train", "the job was suspended")
-	s.hub.Tell("a/train", []decide.Fact{{Index: 7}})
+	s.hub.Tell("a/train", []decide.Fact{{Index: 7}}, nil)
 	s.await("notice and fact", func(decide.Stream) bool { return len(s.fake.Told()) == 2 })
 	first := s.fake.Told()[0].GetNotice()
 	if first.GetWhy() != "the job was suspended" || first.GetName() != "" ||

@@ -118,7 +118,7 @@ func (r *Reconciler) tell(key string, plan *decide.Plan) {
 	if plan.Notice != "" {
 		r.Hub.Notice(key, plan.Notice)
 	}
-	r.Hub.Tell(key, plan.Facts)
+	r.Hub.Tell(key, plan.Facts, plan.Notices)
 }
 
 // targetOf signs the operator's certificate anew for each master, so that it does not expire.

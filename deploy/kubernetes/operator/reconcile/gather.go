@@ -45,6 +45,8 @@ func (r *Reconciler) gather(ctx context.Context, job *v1alpha1.ElasticJob, m *me
 				snapshot.Masters = append(snapshot.Masters, master)
 			}
 		} else if index, incarnation, ok := parseNodePod(job.Name, pod.Name); ok {
+			plain.Leaving = decide.NoticeOf(r.hosts.taintsOf(pod.Spec.NodeName), pod.Spec.Tolerations,
+				pod.Spec.NodeName)
 			snapshot.Nodes = append(snapshot.Nodes,
 				decide.NodePod{Pod: plain, Index: index, Incarnation: incarnation})
 		}

@@ -28,7 +28,8 @@ import (
 )
 
 const (
-	podIndex      = "paceline.dev/job" // of the cache: a pod's job
+	podIndex      = "paceline.dev/job"  // of the cache: a pod's job
+	hostIndex     = "paceline.dev/host" // and its Kubernetes node
 	jobsAtOnce    = 8
 	wakesMax      = 4096
 	conflictPause = 50 * time.Millisecond
@@ -45,6 +46,7 @@ type Reconciler struct {
 
 	memories memories
 	wakes    chan event.GenericEvent
+	hosts    *hosts
 }
 
 type request = reconcile.Request
@@ -62,6 +64,17 @@ func SetUp(manager ctrl.Manager) error {
 	err := manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, podIndex,
 		func(object client.Object) []string { return []string{object.GetLabels()[command.JobLabel]} })
 	if err != nil {
+		return err
+	}
+	err = manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, hostIndex,
+		func(object client.Object) []string { return []string{object.(*corev1.Pod).Spec.NodeName} })
+	if err != nil {
+		return err
+	}
+	if r.hosts, err = newHosts(manager.GetConfig(), r.Log, r.wakeHost); err != nil {
+		return err
+	}
+	if err := manager.Add(r.hosts); err != nil {
 		return err
 	}
 	return ctrl.NewControllerManagedBy(manager).
