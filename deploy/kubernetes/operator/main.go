@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"fmt"
 	"os"
@@ -9,10 +10,12 @@ import (
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
+	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -67,6 +70,14 @@ func run(f flags, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	var rights *reconcile.Rights // made before the first watch
+	options.Cache.DefaultWatchErrorHandler = func(ctx context.Context, watch *toolscache.Reflector,
+		err error) {
+		toolscache.DefaultWatchErrorHandler(ctx, watch, err)
+		if apierrors.IsForbidden(err) {
+			rights.Ask()
+		}
+	}
 	manager, err := ctrl.NewManager(config, options)
 	if err != nil {
 		return err
@@ -76,16 +87,21 @@ func run(f flags, log logr.Logger) error {
 		return fmt.Errorf("the API server has no definition of ElasticJob %s (%w): apply the "+
 			"install.yaml of this operator's release", kind.Version, err)
 	}
-	if err := reconcile.SetUp(manager); err != nil {
+	if rights, err = reconcile.NewRights(manager, f.namespace); err != nil {
+		return err
+	}
+	if err := reconcile.SetUp(manager, rights); err != nil {
 		return err
 	}
 	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
-	if err := manager.AddReadyzCheck("ping", healthz.Ping); err != nil {
+	if err := manager.AddReadyzCheck("rights", rights.Ready); err != nil {
 		return err
 	}
-	return manager.Start(ctrl.SetupSignalHandler())
+	ctx := ctrl.SetupSignalHandler()
+	go rights.Run(ctx) // beside the manager, which waits for its caches first
+	return manager.Start(ctx)
 }
 
 // optionsOf: the cache has jobs and their pods, and nothing else of the cluster.

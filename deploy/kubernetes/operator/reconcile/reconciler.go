@@ -28,10 +28,13 @@ import (
 )
 
 const (
-	podIndex      = "paceline.dev/job"  // of the cache: a pod's job
-	hostIndex     = "paceline.dev/host" // and its Kubernetes node
-	jobsAtOnce    = 8
-	wakesMax      = 4096
+	podIndex   = "paceline.dev/job"  // of the cache: a pod's job
+	hostIndex  = "paceline.dev/host" // and its Kubernetes node
+	jobsAtOnce = 8
+	wakesMax   = 4096
+	// An operator that may not list waits for its rights, and does not end: a Deployment would start
+	// it again with pauses of minutes.
+	syncTimeout   = 10 * 365 * 24 * time.Hour
 	conflictPause = 50 * time.Millisecond
 )
 
@@ -47,13 +50,15 @@ type Reconciler struct {
 	memories memories
 	wakes    chan event.GenericEvent
 	hosts    *hosts
+	rights   *Rights
 }
 
 type request = reconcile.Request
 
 // SetUp starts the watches with the manager.
-func SetUp(manager ctrl.Manager) error {
+func SetUp(manager ctrl.Manager, rights *Rights) error {
 	r := &Reconciler{
+		rights: rights,
 		Client: manager.GetClient(), Reader: manager.GetAPIReader(),
 		Events: manager.GetEventRecorderFor("paceline-operator"),
 		Log:    manager.GetLogger(), Now: time.Now,
@@ -82,7 +87,8 @@ func SetUp(manager ctrl.Manager) error {
 		For(&v1alpha1.ElasticJob{}).
 		Watches(&corev1.Pod{}, r.podHandler()).
 		WatchesRawSource(source.Channel(r.wakes, &handler.EnqueueRequestForObject{})).
-		WithOptions(controller.Options{MaxConcurrentReconciles: jobsAtOnce}).
+		WithOptions(controller.Options{MaxConcurrentReconciles: jobsAtOnce,
+			CacheSyncTimeout: syncTimeout}).
 		Complete(r)
 }
 
@@ -130,6 +136,18 @@ func (r *Reconciler) wakeKey(key string) {
 
 // Reconcile looks at one job. No two calls for one job run at once.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	r.rights.beginWork()
+	result, err := r.look(ctx, req)
+	if apierrors.IsForbidden(err) {
+		// Tried again soon, and not with the queue's pauses, which grow to a quarter of an hour.
+		r.rights.Ask()
+		r.Log.Info("refused", "job", req.String(), "why", err.Error())
+		return ctrl.Result{RequeueAfter: rightsInterval}, nil
+	}
+	return result, err
+}
+
+func (r *Reconciler) look(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	var job v1alpha1.ElasticJob
 	if err := r.Client.Get(ctx, req.NamespacedName, &job); err != nil {
 		if apierrors.IsNotFound(err) {
