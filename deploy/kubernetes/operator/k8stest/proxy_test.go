@@ -26,7 +26,9 @@ type proxy struct {
 	dones  map[string]int // the same, once answered
 }
 
-func newProxy(target string) (*proxy, error) {
+// newProxy speaks HTTP/1.1, so that a request of the operator may be one connection, which a test can
+// cut. With `hasHTTP2` all requests share a connection, as without a proxy.
+func newProxy(target string, hasHTTP2 bool) (*proxy, error) {
 	to, err := url.Parse(target)
 	if err != nil {
 		return nil, err
@@ -42,7 +44,7 @@ func newProxy(target string) (*proxy, error) {
 		},
 	}
 	// With TLS, because a client does not send its token without.
-	p.server = httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.mutex.Lock()
 		p.counts[verbOf(r)]++
 		hook, answer := p.hook, p.answer
@@ -63,6 +65,8 @@ func newProxy(target string) (*proxy, error) {
 		p.dones[verb]++
 		p.mutex.Unlock()
 	}))
+	p.server.EnableHTTP2 = hasHTTP2
+	p.server.StartTLS()
 	p.url = p.server.URL
 	return p, nil
 }

@@ -44,14 +44,16 @@ func set(t *testing.T) *scene {
 }
 
 // setAlone is for a test that changes what all scenes share. It runs before the parallel ones.
-func setAlone(t *testing.T) *scene {
+func setAlone(t *testing.T) *scene { return setWith(t, false) }
+
+func setWith(t *testing.T, hasHTTP2 bool) *scene {
 	s := &scene{T: t, ctx: context.Background()}
 	namespace := &corev1.Namespace{}
 	namespace.GenerateName = "test-"
 	s.must(theCluster.admin.Create(s.ctx, namespace))
 	s.namespace = namespace.Name
 	var err error
-	s.proxy, err = newProxy(theCluster.url)
+	s.proxy, err = newProxy(theCluster.url, hasHTTP2)
 	s.must(err)
 	s.startOperator()
 	t.Cleanup(func() {
