@@ -220,7 +220,9 @@ struct NodeLink {
   uint32_t store_port = 0;      // held for the next world; 0: none known
   uint32_t used_port = 0;       // last given to a world, and
   Generation used_in;           // to which one: an older report does not offer it again
-  std::string boot_id;          // of the connected agent, as the next two
+  std::string boot_id;          // of the connected agent, as the next four
+  std::string address;
+  uint32_t slots = 0;
   uint64_t agent_incarnation = 0;
   uint32_t incarnation = 0;  // of the node, as that agent told it
   int32_t agent_pid = 0;

@@ -102,11 +102,12 @@ void WelcomeBack(Turn& turn, NodeId id) {
   if (HoldsRanks(link)) return;
   if (turn.state().phase == Phase::kStopping || turn.state().phase == Phase::kFinished) return;
   MARK("lost node returns");
+  // Its data of now: a pod that replaces another one on the same host has another address.
   turn.Emit(NodeJoined{.node = id,
                        .name = node->name,
-                       .boot_id = node->boot_id,
-                       .address = node->address,
-                       .slots = node->slots,
+                       .boot_id = link.boot_id,
+                       .address = link.address,
+                       .slots = link.slots,
                        .returned = true,
                        .incarnation = link.incarnation},
             {node->cause});
@@ -192,12 +193,6 @@ bool CheckReport(Turn& turn, const NodeRegistered& event) {
   return false;
 }
 
-// The platform started it as a replacement for the present node, so there is no contest.
-bool IsSuccessor(Turn& turn, const NodeReport& report, const NodeState& node) {
-  const NodeLink& link = turn.Link(node.id);
-  return turn.state().spec.is_placed && link.registered && report.incarnation > link.incarnation;
-}
-
 // False: refused. `node` is the job's entry for this name, or null.
 bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* node) {
   const NodeReport& report = event.report;
@@ -214,7 +209,7 @@ bool CheckIdentity(Turn& turn, const NodeRegistered& event, const NodeState* nod
     turn.Do(std::move(refusal));
     return false;
   }
-  if (IsSuccessor(turn, report, *node)) return true;
+  if (IsSuccessor(state, turn.Link(node->id), report)) return true;
   if (std::optional<RefuseNode> taken = ContestName(turn, event, *node)) {
     turn.Do(*std::move(taken));
     return false;
@@ -264,6 +259,8 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
     link.rivals.clear();
   }
   link.boot_id = report.boot_id;
+  link.address = report.address;
+  link.slots = report.slots;
   link.agent_incarnation = report.agent_incarnation;
   link.incarnation = report.incarnation;
   link.agent_pid = report.agent_pid;
@@ -345,7 +342,7 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
   const NodeId id = known ? node->id : NodeId(static_cast<uint32_t>(turn.state().nodes.size()) + 1);
   if (!known) turn.Emit(Joined(id, report, false));
   node = turn.state().Find(id);
-  if (known && IsSuccessor(turn, report, *node)) {
+  if (known && IsSuccessor(turn.state(), turn.Link(id), report)) {
     TakeOver(turn, *node, report);
   } else if (known && node->boot_id != report.boot_id && node->status == Status::kSeated) {
     NoteReboot(turn, *node, report);

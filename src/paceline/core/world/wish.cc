@@ -72,6 +72,12 @@ bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnati
          incarnation < IncarnationOf(state, *index);
 }
 
+bool IsSuccessor(const JobState& state, const NodeLink& link, const NodeReport& report) {
+  const std::optional<uint32_t> index = IndexOfNode(report.name);
+  if (!state.spec.is_placed || !index.has_value()) return false;
+  return report.incarnation > (link.registered ? link.incarnation : IncarnationOf(state, *index));
+}
+
 std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   const JobState& state = turn.state();

@@ -25,6 +25,11 @@ Wish WishOf(const JobState& state);
 // false if nodes join by themselves.
 bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnation);
 
+// True if the platform started this agent as a replacement for the present node of that name, so
+// that there is no contest. A master that has not heard the present node yet takes the incarnation
+// from its journal: that of the present node, or of the one that is to follow it.
+bool IsSuccessor(const JobState& state, const NodeLink& link, const NodeReport& report);
+
 // A refusal if the node is not wished for.
 std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& event);
 

@@ -1,6 +1,7 @@
 #include "paceline/core/world/wish.h"
 
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -39,13 +40,22 @@ class WishTest : public ::testing::Test {
 
   // The agent of that incarnation, on a new connection.
   ConnectionId Register(uint32_t index, uint32_t incarnation) {
-    const ConnectionId connection(++connections_);
     NodeReport report = TestReport(NameOfNode(index));
+    report.boot_id = "boot " + report.name + " " + std::to_string(incarnation);
+    return Register(report, incarnation);
+  }
+  ConnectionId Register(NodeReport report, uint32_t incarnation) {
+    const ConnectionId connection(++connections_);
     report.incarnation = incarnation;
     report.agent_incarnation = incarnation + 1;
-    report.boot_id = "boot " + report.name + " " + std::to_string(incarnation);
-    Step(NodeRegistered{connection, report});
+    Step(NodeRegistered{connection, std::move(report)});
     return connection;
+  }
+  // The agent in a pod on a host that never reboots: only the pod's address is new.
+  void RegisterPod(uint32_t index, uint32_t incarnation, std::string address) {
+    NodeReport report = TestReport(NameOfNode(index));
+    report.address = std::move(address);
+    Register(std::move(report), incarnation);
   }
 
   void Gone(uint32_t index, uint32_t incarnation) {
@@ -216,6 +226,26 @@ TEST_F(WishTest, TheNextIncarnationNeedsNoProofThatTheOneBeforeIsDead) {
   // A late report of the platform about an older incarnation has no effect.
   Gone(1, 0);
   EXPECT_EQ(StatusOf(1), Status::kSpare);
+}
+
+TEST_F(WishTest, ANextMasterTakesTheAddressOfTheNextIncarnation) {
+  RegisterPod(0, 0, "10.0.0.1");
+  RegisterPod(1, 0, "10.0.0.2");
+  RegisterPod(2, 0, "10.0.0.3");
+  Pass(Duration::Seconds(1));
+  ASSERT_EQ(StatusOf(0), Status::kSeated);
+  Gone(0, 0);  // this loss is in the next master's copy of the journal
+  ASSERT_EQ(StatusOf(0), Status::kLost);
+  Step(MasterStarted{2});
+  RegisterPod(0, 1, "10.0.0.8");
+  EXPECT_EQ(StatusOf(0), Status::kSpare);
+  EXPECT_EQ(job_.state().Find("node0")->address, "10.0.0.8");
+  // And this one is not: the copy has node1 in its seat.
+  ASSERT_EQ(StatusOf(1), Status::kSeated);
+  RegisterPod(1, 1, "10.0.0.9");
+  EXPECT_EQ(StatusOf(1), Status::kSpare);
+  EXPECT_EQ(job_.state().Find("node1")->address, "10.0.0.9");
+  EXPECT_TRUE(refused_.empty());
 }
 
 TEST_F(WishTest, ANodeThatDiesBeforeItCameIsWishedForAnewAFewTimes) {
