@@ -110,6 +110,12 @@ class ElasticJob:
         path = self.storage / "step"
         return int(path.read_text()) if path.exists() else -1
 
+    def set_pace(self, pause_s: float) -> None:
+        """The pause after each further step."""
+        part = self.storage / "pace.part"
+        part.write_text(str(pause_s))
+        part.replace(self.storage / "pace")
+
     def suspend(self, is_suspended: bool) -> None:
         self.cluster.kubectl("patch", "elasticjob", "train", "--namespace", self.namespace,
                              "--type", "merge", "--patch",

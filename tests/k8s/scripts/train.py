@@ -4,7 +4,8 @@
 
 The batches depend on rank and step alone. So the digest is the same for every run with as many
 ranks, whatever was lost on the way. Rank 0 writes DIR/step after each step and a line of DIR/steps,
-and DIR/digest in the end.
+and DIR/digest in the end. If there is a file DIR/pace, it has the pause after each step instead of
+--pace, so that a job can be kept from its end until the test has done its part.
 """
 
 from __future__ import annotations
@@ -57,6 +58,13 @@ def replace_text(path: Path, text: str) -> None:
     part.replace(path)
 
 
+def pause_of(path: Path, given: float) -> float:
+    try:
+        return float(path.read_text())
+    except FileNotFoundError:
+        return given
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", type=Path, required=True)
@@ -87,7 +95,7 @@ def main() -> None:
             replace_text(args.out / "step", str(step))
             with open(args.out / "steps", "a") as steps:
                 steps.write(f"{step}\n")
-        time.sleep(args.pace)
+        time.sleep(pause_of(args.out / "pace", args.pace))
     ckpt.close()
     if rank == 0:
         replace_text(args.out / "digest", digest_of(model))
