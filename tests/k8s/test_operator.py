@@ -98,6 +98,19 @@ def test_a_deleted_pod_leaves_when_others_have_its_steps(
     assert job.digest() == undisturbed(2)
 
 
+def test_a_pod_on_a_node_with_a_taint_leaves_when_others_have_its_steps(
+        cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    leaver = seated_leaver(job)
+    host = next(pod.node for pod in job.pods() if pod.name == f"train-{leaver}-0")
+    taint = "ToBeDeletedByClusterAutoscaler"
+    cluster.kubectl("taint", "node", host, f"{taint}=now:NoSchedule")
+    try:
+        check_that_it_left(job, leaver, f"its Kubernetes node {host} has the taint {taint}")
+    finally:
+        cluster.kubectl("taint", "node", host, f"{taint}-")
+    assert job.digest() == undisturbed(2)
+
+
 def test_thirty_deletions_at_random_do_not_change_the_result(
         cluster: Cluster, job: ElasticJob, undisturbed: Undisturbed) -> None:
     """Any pod of the job, the master's among them, with its grace period or without."""
