@@ -1,5 +1,6 @@
 #include "paceline/core/finish.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -175,7 +176,9 @@ bool NoteFinish(Turn& turn) {
   // A script failed because storage refused its step; but storage has it now.
   if (!left.has_value() && exit_code == kExitNotStored) exit_code = 1;
   const std::string reason = state.final_reason + Say(left);
-  turn.Emit(JobFinished{exit_code, reason});
+  const int64_t last = std::max(turn.watch().step, state.step_max);
+  const int64_t step = last >= 0 ? last : std::max(int64_t{0}, turn.watch().step_count);
+  turn.Emit(JobFinished{.exit_code = exit_code, .reason = reason, .step = step});
   turn.Do(FinishJob{exit_code, reason});
   return true;
 }

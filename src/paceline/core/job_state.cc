@@ -323,6 +323,7 @@ struct StateFolder {
     if (state.checkpoints.not_stored.has_value()) state.checkpoints.not_stored->is_final = false;
     state.exit_code = 0;
     state.final_reason.clear();
+    state.final_step = 0;
     state.is_stop_asked = false;
     state.stop_grace = Duration();
     state.stop_signal = 0;
@@ -336,6 +337,7 @@ struct StateFolder {
   void operator()(const JobFinished& fact) {
     state.exit_code = fact.exit_code;
     state.final_reason = fact.reason;
+    state.final_step = fact.step;
     state.world.reset();
     ForgetPace();
     SetPhase(state, record, Phase::kFinished);

@@ -167,6 +167,7 @@ struct JobState {
   bool is_stop_asked = false;
   int exit_code = 0;
   std::string final_reason;
+  int64_t final_step = 0;  // of an ended job; 0: none is known
   RecordSeq last_seq;
   Instant world_since;  // when the current or last world was started
   RecordSeq world_seq;  // WorldFormed of the current or last world

@@ -248,6 +248,22 @@ class BrokenNode : public ::testing::Test {
   int evicted_ = 0;
 };
 
+// The connection of the peers of a rank whose script returned breaks. The cause is that rank.
+TEST_F(BrokenNode, AFailureOfAPeerNamesTheRankThatHadEnded) {
+  Begin(/*nodes_min=*/2);
+  RankReport ended;
+  ended.state = RankReport::State::kExited;
+  ended.exit.kind = ExitCause::Kind::kExited;
+  Tell(1, {ended});
+  RankReport peer = ended;
+  peer.exit.code = 1;
+  peer.exit.headline = "RuntimeError: Connection closed by peer (train.py:9)";
+  Tell(2, {peer});
+  EXPECT_EQ(job_.state().budget.last_headline,
+            "RuntimeError: Connection closed by peer (train.py:9); rank 0 on n1 had ended with "
+            "exit code 0 before");
+}
+
 TEST_F(BrokenNode, IsTakenOutIfTheOthersCanGoOn) {
   Begin(/*nodes_min=*/1);
   EXPECT_EQ(Attempts(), 3);

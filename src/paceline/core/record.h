@@ -201,6 +201,7 @@ struct StopDecided {
 struct JobFinished {
   int exit_code = 0;
   std::string reason;
+  int64_t step = 0;  // the last one, else the steps of the last world; 0: none is known
 };
 struct WishChanged {  // a node that the platform started died before it registered: it is wished
                       // anew

@@ -82,6 +82,7 @@ void AddProgress(const core::Job& job, wire::JobStatus* status) {
     }
   }
   if (status->step < 0 && counted > 0) status->step = counted;
+  status->step = std::max(status->step, job.state().final_step > 0 ? job.state().final_step : -1);
 }
 
 // Commits come from the journal, also after the job; the rest comes from reports.

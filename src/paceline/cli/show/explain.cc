@@ -142,6 +142,9 @@ std::string MendingOf(const JobEvent& fault) {
   if (DetailOf(fault, "how") == "signaled" && DetailOf(fault, "code") == "9") {
     return "find what sent SIGKILL (`dmesg -T` names the kernel's own kills)";
   }
+  if (headline.ends_with("had ended with exit code 0 before")) {
+    return "let all ranks end after the same step";
+  }
   const std::string_view place = PlaceIn(headline);
   return place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
 }

@@ -53,8 +53,9 @@ std::string NodeNote(const wire::NodeStatus& node, bool has_master) {
   return Visible(node.reason);
 }
 
-std::string NodeState(const wire::NodeStatus& node, bool has_master) {
+std::string NodeState(const wire::NodeStatus& node, bool has_master, bool is_over) {
   const bool is_member = node.state == "seated" || node.state == "spare";
+  if (is_over && is_member) return "ended";
   return has_master && is_member && !node.connected ? node.state + " (away)" : node.state;
 }
 
@@ -62,6 +63,7 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
   std::vector<std::vector<std::string>> rows = {
       {"NODE", "STATE", "AGENT", "RANKS", "STEP", "NOTE"}};
   const bool has_master = status.master_pid > 0;
+  const bool is_over = status.phase == "finished";
   for (const wire::NodeStatus& node : status.nodes) {
     std::vector<uint32_t> ranks;
     int64_t step = -1;
@@ -70,7 +72,7 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
       // A script may report one step several times, so the count says less than the step.
       step = std::max(step, rank.step >= 0 ? rank.step : rank.step_count);
     }
-    rows.push_back({Visible(node.name), NodeState(node, has_master),
+    rows.push_back({Visible(node.name), NodeState(node, has_master, is_over),
                     node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RankRanges(ranks),
                     StepText(step), NodeNote(node, has_master)});
   }

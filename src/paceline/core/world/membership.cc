@@ -294,7 +294,10 @@ void Remember(Turn& turn, const Memo& memo) {
   MARK("the platform remembers the past");
   turn.Emit(PastRemembered{memo}, {turn.state().last_seq});
   if (!memo.exit_code.has_value()) return;
-  turn.Emit(JobFinished{*memo.exit_code, memo.final_reason}, {turn.state().last_seq});
+  turn.Emit(JobFinished{.exit_code = *memo.exit_code,
+                        .reason = memo.final_reason,
+                        .step = std::max(int64_t{0}, memo.step_max)},
+            {turn.state().last_seq});
 }
 
 }  // namespace

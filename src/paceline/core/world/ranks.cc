@@ -28,6 +28,22 @@ RankFailed Failure(const JobState& state, NodeId node, const RankReport& rank) {
           .cause = rank.exit};
 }
 
+// "rank 1 on n2 had ended with exit code 0": one whose script returned while its peers train on.
+// Empty if there is none.
+std::string EndedEarly(Turn& turn) {
+  const World& world = *turn.state().world;
+  for (const Seat& seat : world.seats) {
+    for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
+      const bool is_early = rank.generation == world.generation && rank.state == State::kExited &&
+                            rank.exit.is_success();
+      if (!is_early) continue;
+      return "rank " + ToString(rank.rank) + " on " + turn.state().NameOf(seat.node) +
+             " had ended with exit code 0";
+    }
+  }
+  return "";
+}
+
 Duration LongAttempt(const Watch& watch) {
   return std::max(kLongAttemptMin, watch.restart_took * kLongAttemptRestarts);
 }
@@ -124,7 +140,14 @@ void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
   }
   const bool has_run = rank.exit.kind != ExitCause::Kind::kNotStarted;
   NoteProgress(turn, has_run && !turn.Link(node).running ? 1 : 0);
-  turn.Emit(Failure(turn.state(), node, rank), {turn.state().world_seq});
+  RankFailed failure = Failure(turn.state(), node, rank);
+  if (LooksLikeCascade(rank.exit)) {
+    if (const std::string early = EndedEarly(turn); !early.empty()) {
+      MARK("a rank ended before its peers");
+      failure.cause.headline += "; " + early + " before";
+    }
+  }
+  turn.Emit(std::move(failure), {turn.state().world_seq});
 }
 
 void Recount(bool now, bool& flag, uint32_t& count) {

@@ -150,7 +150,7 @@ class Draw {
         core::WaitBegan{Text()},
         core::StopDecided{static_cast<int>(Small()), Time(), Text(), /*is_asked=*/true,
                           static_cast<int>(Small())},
-        core::JobFinished{static_cast<int>(Small()), Text()},
+        core::JobFinished{static_cast<int>(Small()), Text(), Small()},
         core::RestoreDecided{generation,
                              Enum(RestoreOrder::From::kStorage),
                              {Big(), Step()},
