@@ -277,6 +277,8 @@ class StationMachine {
   const CheckpointOrder& order() const { return order_; }
   // The script's terms; empty until a rank has reported them.
   CheckpointTerms terms() const;
+  // Files that were equal when all ranks' files existed, of the newest steps.
+  const std::vector<EqualFiles>& equal() const { return equal_; }
   // A rank waits for a write.
   bool IsUrgent() const;
   // The job ends, and images of this node may still have to go to storage.

@@ -1,0 +1,81 @@
+#pragma once
+
+// A node's part in a rescue (model/rescue.h), as a pure machine: what its agent does about a call
+// in the directory of the checkpoints.
+//
+//   watching ──a living call to end, no master──▶ joined ──over, or the command has died──▶ ended
+//
+// A node that is connected to its master answers so and does nothing else. A node that has joined
+// listens to no master of a lower term, and stays until the call is over. A call counts as living
+// if its beat goes up, because the call of a command that was killed stays in the directory.
+//
+// Pure: no clock, no chance, no I/O.
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/model/rescue.h"
+
+namespace paceline::core {
+
+struct RescueTimes {
+  Duration look_unlinked = Duration::Seconds(2);
+  Duration look_linked = Duration::Seconds(4);
+  Duration look_called = Duration::Milliseconds(300);  // until the beat stands still for `lively`
+  Duration lively = Duration::Seconds(30);
+  // A node that has joined waits so long for another command, if the first one has died or failed.
+  Duration patience = Duration::Seconds(600);
+};
+
+class RescueNode {
+ public:
+  RescueNode(std::string job_id, std::string node, RescueTimes times = {})
+      : job_id_(std::move(job_id)), node_(std::move(node)), times_(times) {}
+
+  // The agent has a master, or has lost it.
+  void SetLinked(bool is_linked) { is_linked_ = is_linked; }
+  // The ranks that the agent was told to end have ended.
+  void NoteEnded() { has_ended_ = true; }
+  void NoteShard(ShardState shard);
+
+  struct Todo {
+    bool answers = false;     // put Answer() into the directory
+    bool ends_ranks = false;  // end the ranks, and listen to no master of a lower term than term()
+    std::vector<RescueShard> writes;
+    bool ends = false;          // the agent may end
+    bool frees_memory = false;  // and the step is in storage
+  };
+  // After a look into the directory; none: there is no call.
+  Todo Look(Instant now, const std::optional<RescueCall>& call);
+  // The answer to the last call. `memory` has the images and the equal files of this node.
+  RescueAnswer Answer(RescueAnswer memory) const;
+
+  // How long to wait until the next look.
+  Duration pause(Instant now) const;
+  uint64_t term() const { return call_.term; }
+  const RescueCall& call() const { return call_; }
+  // The agent must stay for the call.
+  bool holds() const { return has_joined_ && !is_over_; }
+
+ private:
+  void Join(Todo* todo);
+
+  const std::string job_id_;
+  const std::string node_;
+  const RescueTimes times_;
+  bool is_linked_ = false;
+  bool has_joined_ = false;
+  bool has_ended_ = false;
+  bool is_over_ = false;
+  bool is_living_ = false;  // the beat of this call has gone up
+  Instant lived_at_;
+  RescueCall call_;
+  std::map<uint32_t, ShardState> shards_;  // of the call, by rank
+};
+
+}  // namespace paceline::core
