@@ -16,7 +16,8 @@ nlohmann::json ReadJson(const std::string& path) {
   return ParseJson(ReadText(path, kJobFileBytesMax));
 }
 
-void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool has_left) {
+void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, uint32_t restart_count,
+                   bool has_left) {
   const nlohmann::json text = {{"schema", "paceline.agent/1"},
                                {"pid", ::getpid()},
                                {"start_time", StartTimeOf(::getpid())},
@@ -25,7 +26,8 @@ void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool 
                                {"generation", progress.generation.value()},
                                {"term", progress.term},
                                {"page", setup.files.Page()},
-                               {"restart_count", progress.restart_count},
+                               {"restart_count", restart_count},
+                               {"checkpoints", progress.checkpoints},
                                {"gloo_interface", setup.gloo_interface},
                                {"has_left", has_left}};
   const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);
@@ -52,11 +54,27 @@ core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace)
   return {refusal.what, kNotAuthorised};
 }
 
+core::LeaveAsked RescuedLeave(Duration stop_grace) {
+  constexpr int kUnreachable = 3;  // the same as after orphan_after without a master
+  return {"`paceline ckpt rescue` brings its newest step to storage", stop_grace, kUnreachable};
+}
+
 wire::Refusal DeniedBecause(const std::string& why) {
   return {.code = "PL-E102",
           .what = "the master does not accept this agent's token or certificate",
           .why = why,
           .fix = "use the join string or the token file of this job"};
+}
+
+wire::Refusal EndedByRescue() {
+  return {.code = "PL-E030",
+          .what = "the job ends here without its master",
+          .why =
+              "`paceline ckpt rescue` was typed, which brings the newest step in memory to "
+              "storage and says how that went",
+          .fix =
+              "start the job again on the hosts that are left; its Checkpointer goes on from "
+              "that step"};
 }
 
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal) {

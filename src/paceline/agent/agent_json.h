@@ -21,13 +21,15 @@ nlohmann::json ReadJson(const std::string& path);
 
 // The progress of a node.
 struct AgentProgress {
-  Generation generation;  // of the last completed assignment
-  uint32_t restart_count = 0;
-  uint64_t term = 0;  // the highest of the masters that the node has met
+  Generation generation;    // of the last completed assignment
+  uint64_t term = 0;        // the highest of the masters that the node has met
+  std::string checkpoints;  // directory of the job's checkpoints; "": not known yet
+  bool operator==(const AgentProgress&) const = default;
 };
 // Writes agent.json: the agent of this node and its progress. `has_left`: it was told to leave and
-// is about to exit.
-void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, bool has_left);
+// is about to exit. `restart_count` of the last completed assignment.
+void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, uint32_t restart_count,
+                   bool has_left);
 // The path of a node's progress page, from its agent.json.
 std::string PagePathIn(const std::string& run_dir, const std::string& node);
 // Whether the agent with this pid left because it was told to.
@@ -36,9 +38,13 @@ bool HasLeft(const AgentFiles& files, pid_t pid);
 // The event for an agent that was refused for good. Its ranks are ended if another node has their
 // place, or their job is gone.
 core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace);
+// The event for an agent whose job ends by a rescue.
+core::LeaveAsked RescuedLeave(Duration stop_grace);
 // The refusal by a master that ended the stream because it does not accept the agent.
 wire::Refusal DeniedBecause(const std::string& why);
-// Writes problem.json: why the master refused this agent.
+// For the launcher: why the job ends here under a rescue.
+wire::Refusal EndedByRescue();
+// Writes problem.json: why the master refused this agent, or why the job ends here.
 void SaveProblem(const AgentFiles& files, const wire::Refusal& refusal);
 // Removes the problem of an earlier agent.
 void ForgetProblem(const AgentFiles& files);

@@ -201,7 +201,10 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   identity.version_major = kVersionMajor;
   identity.version_minor = kVersionMinor;
   const nlohmann::json former = ReadJson(setup.files.AgentJson());
-  if (former.is_object()) setup.former_term = JsonInt<uint64_t>(former, "term");
+  if (former.is_object()) {
+    setup.former_term = JsonInt<uint64_t>(former, "term");
+    setup.former_checkpoints = JsonText(former, "checkpoints");
+  }
   const bool is_same_boot = former.is_object() && JsonText(former, "boot_id") == identity.boot_id;
   if (is_same_boot) setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
   // A name server that does not answer costs seconds. An agent that is started again has a node
@@ -278,6 +281,7 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
           .socket = setup.files.checkpoint_socket,
           .arena_roots = ArenaRoots(setup.spec.job.job_id),
           .tier = setup.files.NodeDir() + "/tier",
+          .directory = setup.former_checkpoints,
           .store_host = {.python = setup.spec.launch.python},
           .report_every = setup.spec.job.timers.heartbeat_interval,
           .peers = CheckpointStation::Setup::Peers{setup.identity.address, DomainOf(setup),

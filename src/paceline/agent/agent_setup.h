@@ -40,6 +40,7 @@ struct AgentSetup {
   NodeReport identity;                // does not change while this agent lives
   uint64_t former_term = 0;           // the highest of the masters that an earlier agent has met
   uint32_t former_restart_count = 0;  // of the world that an earlier agent of this boot ran
+  std::string former_checkpoints;     // directory of the checkpoints, as an earlier agent knew it
 };
 
 // kAlreadyExists with PL-E028 if the node has a living agent. Nothing of the node is changed then.

@@ -25,6 +25,7 @@
 #include "paceline/agent/ranks/starter_client.h"
 #include "paceline/agent/ranks/store_port.h"
 #include "paceline/agent/socket/reactor.h"
+#include "paceline/agent/told_ranks.h"
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
@@ -56,6 +57,7 @@ class AgentLoop {
   void FindRanks(bool with_ended);
   void OnStream(wire::AgentStreamEvent event);
   void OnRefusal(const wire::Refusal& refusal);
+  void OnRescue(uint64_t term);
   void OnStarterReady(const StarterHello& hello);
   void OnStarterLost(const std::string& why);
   void OnSpawned(const StarterSpawned& spawned);
@@ -111,7 +113,7 @@ class AgentLoop {
   uint64_t next_spawn_id_ = 1;
   std::string starter_salt_;
   int64_t starter_delay_ns_ = 0;
-  std::map<uint32_t, RankReport> told_;  // the last report to the master, by local rank
+  ToldRanks told_;
   Duration heartbeat_interval_;
   int64_t heartbeat_due_ns_ = 0;
   int64_t lateness_ns_ = 0;
@@ -125,8 +127,7 @@ class AgentLoop {
   bool has_left_ = false;   // it was told to leave
   MasterBond bond_;
   PlanDesk plan_{[this](const PlanNote& note) { Tell(note); }};
-  Generation saved_generation_;
-  uint64_t saved_term_ = 0;
+  AgentProgress saved_;  // in agent.json
   int exit_code_ = 0;
 };
 
@@ -161,7 +162,7 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                    .lost = [this](const std::string& why) { OnStarterLost(why); }}),
       heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval),
       bond_(setup_.former_term),
-      saved_term_(setup_.former_term) {}
+      saved_{Generation(), setup_.former_term, setup_.former_checkpoints} {}
 
 absl::Status AgentLoop::Begin() {
   signals_ = OpenAgentSignals();
@@ -186,9 +187,11 @@ absl::Status AgentLoop::OpenStation() {
   const CheckpointStation::Listener listener{
       .report = [this](const CheckpointReport& report) { Tell(report); },
       .over = [this] { MayExit(); },
-      .plans = [this](const nlohmann::json& said) { return plan_.Take(said); }};
+      .plans = [this](const nlohmann::json& said) { return plan_.Take(said); },
+      .rescued = [this](uint64_t term) { OnRescue(term); }};
   ASSIGN_OR_RETURN(station_, CheckpointStation::Open(*reactor_, StationSetupOf(setup_), listener));
-  station_->SetGeneration(saved_generation_);
+  station_->SetGeneration(saved_.generation);
+  station_->SetLinked(false);
   return absl::OkStatus();
 }
 
@@ -232,11 +235,13 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
   } else if (const auto* broken = std::get_if<wire::StreamBroken>(&event)) {
     LogWarning("master_unlinked", {{"why", broken->why}, {"denied", broken->is_denied}});
     is_linked_ = false;
+    station_->SetLinked(false);
     Feed(core::MasterUnlinked{broken->why});
     if (broken->is_denied) OnRefusal(DeniedBecause(broken->why));
   } else if (const auto* welcome = std::get_if<wire::Welcome>(&event)) {
     if (!bond_.Admit(*welcome)) return stream_->HangUp();
     station_->SetTerm(bond_.term());
+    station_->SetLinked(true);
     LogInfo("master_linked", {{"node_id", welcome->node}, {"pid", ::getpid()}});
     is_linked_ = true;
     heartbeat_interval_ = welcome->heartbeat_interval;
@@ -272,13 +277,19 @@ void AgentLoop::OnRefusal(const wire::Refusal& refusal) {
   Feed(RefusedBy(refusal, setup_.spec.job.timers.stop_grace));
 }
 
+// The job's newest step goes to storage under a rescue of that term, and the job ends here.
+void AgentLoop::OnRescue(uint64_t term) {
+  bond_.Raise(term);
+  SaveProblem(setup_.files, EndedByRescue());
+  Feed(RescuedLeave(setup_.spec.job.timers.stop_grace));
+}
+
 void AgentLoop::Register() {
   NodeReport report = setup_.identity;
   report.store_port = store_port_.port();
   report.generation = machine_.carried_out();
   report.ranks = machine_.Ranks();
-  told_.clear();
-  for (const RankReport& rank : report.ranks) told_[rank.local_rank] = rank;
+  told_.Reset(report.ranks);
   Tell(bond_.Registration(std::move(report)));
 }
 
@@ -354,18 +365,12 @@ void AgentLoop::OnHeartbeat() {
 void AgentLoop::OnStartWatch() {
   start_watch_timer_ = 0;
   const std::vector<RankReport> ranks = ranks_.ReadProgress();
-  bool has_news = false;
-  bool are_all_stepping = true;
-  for (const RankReport& rank : ranks) {
-    const auto told = told_.find(rank.local_rank);
-    has_news = has_news || told == told_.end() || told->second.state != rank.state;
-    are_all_stepping = are_all_stepping && rank.state == RankReport::State::kStepping;
-  }
-  if (!are_all_stepping) {
+  const auto steps = [](const RankReport& r) { return r.state == RankReport::State::kStepping; };
+  if (!std::all_of(ranks.begin(), ranks.end(), steps)) {
     start_watch_timer_ =
         reactor_->CallAt(MonotonicNs() + kStartWatchNs, [this] { OnStartWatch(); });
   }
-  if (!has_news) return;
+  if (!told_.HasNewState(ranks)) return;
   Feed(core::ProgressRead{ranks});
   SendHeartbeat();
 }
@@ -386,12 +391,7 @@ void AgentLoop::SendHeartbeat() {
   beat.loop_delay = Duration::Nanoseconds(lateness_ns_);
   lateness_ns_ = 0;
   beat.awaits_starter = machine_.awaits_starter();
-  for (const RankReport& rank : machine_.Ranks()) {
-    const auto told = told_.find(rank.local_rank);
-    if (told != told_.end() && told->second == rank) continue;
-    told_[rank.local_rank] = rank;
-    beat.ranks.push_back(rank);
-  }
+  beat.ranks = told_.TakeNews(machine_.Ranks());
   beat.samples = ranks_.ReadSamples();
   Tell(std::move(beat));
 }
@@ -441,7 +441,7 @@ void AgentLoop::Do(const core::HoldStorePort&) {
 
 void AgentLoop::Do(const core::ReportRankExit& action) {
   LogExited(action.rank);
-  told_.erase(action.rank.local_rank);
+  told_.Forget(action.rank.local_rank);
   Tell(wire::RankEnd{action.rank});
 }
 
@@ -457,7 +457,7 @@ void AgentLoop::Do(const core::ExitAgent& action) {
 
 void AgentLoop::MayExit() {
   // Exits only when the newest step is in storage, or the machine gives up hope for it.
-  if (!has_ended_ || (machine_.HasHope(MonotonicNow()) && station_->IsAwaited())) return;
+  if (!has_ended_ || !station_->MayEnd(machine_.HasHope(MonotonicNow()))) return;
   if (station_->is_over()) station_->CleanUp();
   ranks_.TendLogs();  // of ranks that ended between two trims
   // False if the agent was refused, or was without a master for too long.
@@ -472,16 +472,16 @@ void AgentLoop::MayExit() {
 void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
 
 void AgentLoop::SaveJson() {
-  SaveAgentJson(setup_, {saved_generation_, machine_.assignment().restart_count, bond_.term()},
-                has_left_);
+  SaveAgentJson(setup_, saved_, machine_.assignment().restart_count, has_left_);
 }
 
 void AgentLoop::NoteCarriedOut() {
-  const bool has_moved =
-      std::exchange(saved_generation_, machine_.carried_out()) != machine_.carried_out();
-  const bool has_new_master = std::exchange(saved_term_, bond_.term()) != bond_.term();
-  if (has_moved || has_new_master) SaveJson();
-  if (has_moved && station_ != nullptr) station_->SetGeneration(saved_generation_);
+  const AgentProgress now{machine_.carried_out(), bond_.term(),
+                          station_ == nullptr ? saved_.checkpoints : station_->Directory()};
+  const AgentProgress before = std::exchange(saved_, now);
+  if (before != now) SaveJson();
+  if (before.generation == now.generation || station_ == nullptr) return;
+  station_->SetGeneration(now.generation);
 }
 
 }  // namespace

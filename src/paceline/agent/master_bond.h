@@ -28,6 +28,9 @@ class MasterBond {
     return false;
   }
 
+  // A rescue has begun: masters of lower terms are old ones from now on.
+  void Raise(uint64_t term) { (void)guard_.Admit(term); }
+
   wire::Register Registration(NodeReport report) const {
     report.term = guard_.seen();
     return {std::move(report), copy_.offer()};

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "paceline/agent/shaping.h"
+#include "paceline/base/host_text.h"
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
@@ -25,7 +26,11 @@ CheckpointStation::CheckpointStation(Reactor& reactor, Setup setup, Listener lis
       claims_(std::make_unique<ClaimDesk>(
           reactor_, ClaimDesk::Setup{setup_.job_id, setup_.boot_id, setup_.store_host}, &tier_,
           ClaimDesk::Listener{.changed = [this] { OnClaim(); },
-                              .says = [this](const std::string& text) { TellAll(text); }})) {}
+                              .says = [this](const std::string& text) { TellAll(text); },
+                              .looked =
+                                  [this](const RescueDone& done) {
+                                    if (rescue_ != nullptr) rescue_->OnLooked(done);
+                                  }})) {}
 
 std::unique_ptr<CheckpointWorker> CheckpointStation::MakeWorker() {
   const auto post = [this](CheckpointDone done) {
@@ -145,7 +150,8 @@ void CheckpointStation::Take(const CheckpointOrder& order) {
 }
 
 void CheckpointStation::CleanUp() {
-  if (const std::string& problem = machine_.order().problem; !problem.empty()) {
+  const std::string& problem = machine_.order().problem;
+  if (!problem.empty() && !is_rescued_) {
     LogWarning("arenas_stay", {{"why", problem}});
     return;
   }
@@ -153,6 +159,70 @@ void CheckpointStation::CleanUp() {
   shelf_.RemoveAll();
   tier_.RemoveAll();
   claims_->Release();
+}
+
+// ---- the loss of the master's host ----
+
+void CheckpointStation::SetLinked(bool is_linked) {
+  if (rescue_ == nullptr) {
+    rescue_ = std::make_unique<RescueDesk>(
+        reactor_, setup_.job_id, setup_.node,
+        RescueDesk::Host{
+            .directory = [this] { return Directory(); },
+            .memory = [this] { return Memory(); },
+            .look = [this](RescueTask task) { claims_->LookForRescue(std::move(task)); },
+            .write = [this](const RescueShard& shard,
+                            const RescueCall& call) { WriteRescued(shard, call); },
+            .end_ranks = [this](uint64_t term) { listener_.rescued(term); },
+            .ended =
+                [this](bool frees_memory) {
+                  is_rescued_ = frees_memory;
+                  listener_.over();
+                }});
+  }
+  rescue_->SetLinked(is_linked);
+}
+
+std::string CheckpointStation::Directory() const {
+  const std::string& known = machine_.terms().directory;
+  return known.empty() ? setup_.directory : known;
+}
+
+bool CheckpointStation::MayEnd(bool has_hope) {
+  if (rescue_ != nullptr && rescue_->Holds()) return false;
+  return !has_hope || !machine_.IsAwaited();
+}
+
+RescueAnswer CheckpointStation::Memory() {
+  shelf_.Refresh();
+  RescueAnswer answer{.host = HostName(),
+                      .term = term_,
+                      .images = shelf_.Images(),
+                      .equal = machine_.equal(),
+                      .shards = {}};
+  answer.images.insert(answer.images.end(), on_disk_.begin(), on_disk_.end());
+  return answer;
+}
+
+void CheckpointStation::WriteRescued(const RescueShard& shard, const RescueCall& call) {
+  ArenaShelf::Place place{setup_.node, shard.image_of.value(), false};
+  std::shared_ptr<const ImageClaim> claim = shelf_.Claim(place, call.saved);
+  place.is_copy = true;
+  if (claim == nullptr) claim = shelf_.Claim(place, call.saved);
+  ShardTask task{.directory = Directory(),
+                 .place = {.name = CheckpointNameOf(call.saved),
+                           .job_id = setup_.job_id,
+                           .saved = call.saved,
+                           .rank = shard.rank.value(),
+                           .file_of = shard.file_of.value()},
+                 .claim = std::move(claim),
+                 .term = call.term,
+                 .is_rescue = true};
+  const bool is_on_disk = shard.image_of == shard.rank && tier_.Has(place.rank, call.saved);
+  if (task.claim == nullptr && !is_on_disk) {
+    return rescue_->OnShard({task, core::StationMachine::NotHeld(call.saved), Duration()});
+  }
+  worker_->Add(std::move(task));
 }
 
 // ---- results of the workers ----
@@ -163,6 +233,7 @@ void CheckpointStation::OnDone(CheckpointDone done) {
 
 void CheckpointStation::On(ShardDone& done) {
   done.task.claim.reset();
+  if (done.task.is_rescue) return rescue_->OnShard(done);
   TellClaims(done.problem);
   LogInfo("shard_written", {{"rank", done.task.place.rank},
                             {"checkpoint", done.task.place.name},

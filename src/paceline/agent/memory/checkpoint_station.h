@@ -27,6 +27,7 @@
 #include "paceline/agent/memory/claim_desk.h"
 #include "paceline/agent/memory/local_tier.h"
 #include "paceline/agent/memory/peer_memory.h"
+#include "paceline/agent/memory/rescue_desk.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/line_server.h"
 #include "paceline/agent/socket/reactor.h"
@@ -46,7 +47,8 @@ class CheckpointStation {
     std::string boot_id;
     std::string socket;
     ArenaShelf::Roots arena_roots;
-    std::string tier;  // folder on the local disk; "": none
+    std::string tier;       // folder on the local disk; "": none
+    std::string directory;  // of the checkpoints, as an earlier agent knew it; "": not known
     ckpt::StoreHost store_host;
     Duration report_every;    // for reports that are not urgent
     bool is_private = false;  // serves a single rank, whose terms may change from run to run
@@ -72,6 +74,8 @@ class CheckpointStation {
     std::function<nlohmann::json(const nlohmann::json& lead)> leads = {};
     // Rank 0 tells which parallel plan the ranks carry out. Returns the answer.
     std::function<nlohmann::json(const nlohmann::json& plan)> plans = {};
+    // A rescue has begun. End the ranks, and listen to no master of a lower term.
+    std::function<void(uint64_t term)> rescued = {};
   };
 
   static absl::StatusOr<std::unique_ptr<CheckpointStation>> Open(Reactor& reactor, Setup setup,
@@ -105,9 +109,14 @@ class CheckpointStation {
   void Take(const CheckpointOrder& order);
 
   // The job ends, and none of this node's images are needed.
-  bool is_over() const { return machine_.order().is_over; }
-  // The job ends, and images of this node may still have to go to storage.
-  bool IsAwaited() const { return machine_.IsAwaited(); }
+  bool is_over() const { return machine_.order().is_over || is_rescued_; }
+  // The agent has a master, or has lost it. Without one it takes part in a rescue.
+  void SetLinked(bool is_linked);
+  // The directory of the checkpoints; "": no rank has named it yet.
+  std::string Directory() const;
+  // For an agent whose ranks have ended. False: images of this node may still have to go to
+  // storage. `has_hope`: a master may order that.
+  bool MayEnd(bool has_hope);
   // The job is over: removes the arenas, unless they have the only copy of the newest step.
   void CleanUp();
 
@@ -143,7 +152,10 @@ class CheckpointStation {
   void On(const LookDone& done);
   void On(const FetchDone& done);
   void On(const ImageFreed& freed);
-  void On(const ClaimDone&) {}  // the claim desk handles it
+  void On(const ClaimDone&) {}   // the claim desk handles it
+  void On(const RescueDone&) {}  // likewise
+  RescueAnswer Memory();
+  void WriteRescued(const RescueShard& shard, const RescueCall& call);
 
   void Feed(const core::StationEvent& event);
   void Rearm();
@@ -199,7 +211,9 @@ class CheckpointStation {
   std::unique_ptr<CheckpointWorker> worker_;
   std::unique_ptr<CheckpointWorker> reader_;
   std::unique_ptr<ClaimDesk> claims_;
-  uint64_t term_ = 0;  // of the master
+  std::unique_ptr<RescueDesk> rescue_;  // of an agent
+  bool is_rescued_ = false;             // the newest step is in storage by a rescue
+  uint64_t term_ = 0;                   // of the master
 };
 
 }  // namespace paceline::agent

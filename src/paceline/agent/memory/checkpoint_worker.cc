@@ -14,6 +14,7 @@
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/ckpt/storage/directory_claim.h"
+#include "paceline/ckpt/storage/rescue_files.h"
 
 namespace paceline::agent {
 namespace {
@@ -52,7 +53,8 @@ Result<void> LookForClaim(ckpt::Store* store, ClaimDone* done) {
 }  // namespace
 
 // With remote storage, write to the local disk first. This frees the memory soon, and storage that
-// hangs blocks only tasks that need it.
+// hangs blocks only tasks that need it. A rescue needs no free memory, because its ranks have
+// ended.
 Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
   if (task->claim == nullptr) return tier_->Send(store, task->place, &pacer_);
   const ckpt::Arena& arena = *task->claim->arena;
@@ -63,7 +65,7 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
                                .file_hashes = arena.FileHashesOf(what),
                                .notes = &notes,
                                .notes_hashes = arena.NotesHashesOf(what)};
-  if (tier_->is_on() && IsFar(*store)) {
+  if (tier_->is_on() && !task->is_rescue && IsFar(*store)) {
     const Result<void> kept = tier_->Write(task->place, image, what, &pacer_);
     if (kept.ok()) {
       task->claim.reset();
@@ -183,6 +185,22 @@ void CheckpointWorker::Do(const UnclaimTask& task) {
   const Result<ckpt::Store*> store = store_.At(task.directory);
   const Result<void> removed = store.ok() ? ckpt::RemoveClaim(*store, task.claim) : store.failure();
   if (!removed.ok()) LogWarning("claim_stays", {{"why", removed.failure().message}});
+}
+
+void CheckpointWorker::Do(const RescueTask& task) {
+  RescueDone done{.call = {}, .has_answered = task.answer.has_value(), .problem = ""};
+  const auto look = [&]() -> Result<std::optional<RescueCall>> {
+    ASSIGN_OR_RETURN(ckpt::Store* const store, store_.At(task.directory));
+    if (task.answer.has_value()) RETURN_IF_ERROR(ckpt::PutRescueAnswer(store, *task.answer));
+    return ckpt::ReadRescueCall(store);
+  };
+  Result<std::optional<RescueCall>> call = look();
+  if (call.ok()) {
+    done.call = *std::move(call);
+  } else {
+    done.problem = call.failure().message;
+  }
+  sink_(std::move(done));
 }
 
 CheckpointWorker::CheckpointWorker(Sink sink, ckpt::StoreHost host, LocalTier* tier)

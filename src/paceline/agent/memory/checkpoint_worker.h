@@ -26,6 +26,7 @@
 #include "paceline/ckpt/store/stores.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/directory_claim.h"
+#include "paceline/model/rescue.h"
 
 namespace paceline::agent {
 
@@ -37,7 +38,8 @@ struct ShardTask {
   // Other jobs' checkpoints in the directory when this job claimed it. None: this job has no claim
   // there.
   std::optional<std::vector<ForeignCheckpoint>> known = {};
-  uint64_t term = 0;  // of the master that this node listens to
+  uint64_t term = 0;       // of the master that this node listens to
+  bool is_rescue = false;  // asked for by a rescue, and not by a master
 };
 struct CommitTask {
   std::string directory;
@@ -69,8 +71,13 @@ struct UnclaimTask {
   std::string directory;
   DirectoryClaim claim;
 };
+// Looks for the call of a rescue. With `answer`: puts this node's answer there first.
+struct RescueTask {
+  std::string directory;
+  std::optional<RescueAnswer> answer = {};
+};
 using CheckpointTask =
-    std::variant<ShardTask, CommitTask, LookTask, FetchTask, ClaimTask, UnclaimTask>;
+    std::variant<ShardTask, CommitTask, LookTask, FetchTask, ClaimTask, UnclaimTask, RescueTask>;
 
 // A write found that this job's claim is gone. It must be claimed again.
 struct ClaimGone {};
@@ -111,8 +118,13 @@ struct ClaimDone {
   std::string problem;
   bool is_refused = false;  // of a problem: no rights or no room to write
 };
-using CheckpointDone =
-    std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed, ClaimDone, ClaimGone>;
+struct RescueDone {
+  std::optional<RescueCall> call;
+  bool has_answered = false;  // the task had an answer
+  std::string problem;        // storage does not answer, or refuses the answer
+};
+using CheckpointDone = std::variant<ShardDone, CommitDone, LookDone, FetchDone, ImageFreed,
+                                    ClaimDone, ClaimGone, RescueDone>;
 
 class CheckpointWorker {
  public:
@@ -141,6 +153,7 @@ class CheckpointWorker {
   void Do(const FetchTask& task);
   void Do(const ClaimTask& task);
   void Do(const UnclaimTask& task);
+  void Do(const RescueTask& task);
   Result<void> Write(ckpt::Store* store, ShardTask* task);
   Result<void> AskForLeave(ckpt::Store* store, const std::string& job_id, uint64_t term,
                            const std::optional<std::vector<ForeignCheckpoint>>& known);

@@ -37,18 +37,18 @@ uint64_t PidSpace() {
   return ::stat("/proc/self/ns/pid", &found) == 0 ? found.st_ino : 0;
 }
 
-DirectoryClaim SelfOf(const ClaimDesk::Setup& setup) {
+}  // namespace
+
+DirectoryClaim ClaimOfThisProcess(const std::string& job_id, const std::string& boot_id) {
   const std::string host = HostName();
-  return {.job_id = setup.job_id,
+  return {.job_id = job_id,
           .host = host.empty() ? "?" : host,
-          .boot_id = setup.boot_id,
+          .boot_id = boot_id,
           .pid_space = PidSpace(),
           .pid = ::getpid(),
           .start_ticks = StartTimeOf(::getpid()),
           .since = UtcNow()};
 }
-
-}  // namespace
 
 core::WriterLife LifeOf(const DirectoryClaim& claim) {
   const bool is_here = !claim.boot_id.empty() && claim.boot_id == BootId() &&
@@ -67,17 +67,20 @@ core::WriterLife LifeOf(const DirectoryClaim& claim) {
 
 ClaimDesk::ClaimDesk(Reactor& reactor, const Setup& setup, LocalTier* tier, Listener listener)
     : reactor_(reactor),
-      self_(SelfOf(setup)),
+      self_(ClaimOfThisProcess(setup.job_id, setup.boot_id)),
       listener_(std::move(listener)),
       machine_(self_),
       mailbox_(std::make_shared<Mailbox>()),
       worker_(std::make_unique<CheckpointWorker>(
           [mailbox = mailbox_](CheckpointDone done) {
-            const auto* claim = std::get_if<ClaimDone>(&done);
             const std::lock_guard lock(mailbox->mutex);
-            if (claim == nullptr || mailbox->desk == nullptr) return;
             ClaimDesk* const desk = mailbox->desk;
-            desk->reactor_.Post([desk, done = *claim] { desk->OnDone(done); });
+            if (desk == nullptr) return;
+            if (const auto* claim = std::get_if<ClaimDone>(&done)) {
+              desk->reactor_.Post([desk, done = *claim] { desk->OnDone(done); });
+            } else if (const auto* looked = std::get_if<RescueDone>(&done)) {
+              desk->reactor_.Post([desk, done = *looked] { desk->listener_.looked(done); });
+            }
           },
           setup.store_host, tier)) {
   mailbox_->desk = this;

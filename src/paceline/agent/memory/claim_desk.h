@@ -20,6 +20,9 @@ namespace paceline::agent {
 // Whether the process that a claim names lives, as seen from this host.
 core::WriterLife LifeOf(const DirectoryClaim& claim);
 
+// The claim of this process for a job, without a beat.
+DirectoryClaim ClaimOfThisProcess(const std::string& job_id, const std::string& boot_id);
+
 class ClaimDesk {
  public:
   struct Setup {
@@ -28,8 +31,9 @@ class ClaimDesk {
     ckpt::StoreHost store_host;
   };
   struct Listener {
-    std::function<void()> changed;                 // may() or waits_for() has changed
-    std::function<void(const std::string&)> says;  // a sentence for people
+    std::function<void()> changed;                       // may() or waits_for() has changed
+    std::function<void(const std::string&)> says;        // a sentence for people
+    std::function<void(const RescueDone&)> looked = {};  // the answer to LookForRescue
   };
   ClaimDesk(Reactor& reactor, const Setup& setup, LocalTier* tier, Listener listener);
   ~ClaimDesk();
@@ -52,6 +56,8 @@ class ClaimDesk {
   void Missed();
   // A write found another job's claim in the directory. `problem` is the write's message.
   void Taken(const std::string& problem);
+  // Looks for the call of a rescue, on the thread of the claims.
+  void LookForRescue(RescueTask task) { worker_->Add(std::move(task)); }
   std::string waits_for() const { return machine_.WaitsFor(); }
   // No rank saves any more: release the claim. Waits briefly for storage.
   void Release();
