@@ -41,6 +41,7 @@ LONG_FILES = {
     "test_own_parameters.py",
     "test_peers.py",
     "test_peers_storage.py",
+    "test_rescue.py",
     "test_run_dir_outage.py",
     "test_shared_reading.py",
     "test_slow_ranks.py",

@@ -94,6 +94,27 @@ def test_an_object_store_is_read_once_for_all_hosts(
     assert all(len(froms) == 1 for froms in read.values()), read
 
 
+def test_a_step_in_memory_is_rescued_to_an_object_store(
+    hosts: list[Host], store: ReachableStore
+) -> None:
+    """The lost host is the master's: test_rescue.py has the other cases."""
+    first, second, third = hosts
+    place = f"s3://{BUCKET}/gpt"
+    start(hosts, "--nnodes", "3",
+          script=[*script(first, "--cut", *RARELY, steps=100_000), "--checkpoint", place])
+    eventually(lambda: any(one["rank"] == "0" and int(one["step"]) >= 30
+                           for host in (second, third) for one in fetched(host)),
+               "another host has a copy of rank 0's step", job=first.job)
+    first.crash()
+    eventually(lambda: "paceline ckpt rescue" in second.job.stderr, "its host is lost")
+    done = second.command("ckpt", "rescue", str(second.job.run_dir))
+    assert done.returncode == 0, (done, second.job.stderr)
+    assert f"to storage: {place}/step-" in done.stdout, done
+    verified = second.command("ckpt", "verify", place)
+    assert verified.returncode == 0, verified
+    assert second.job.wait() == 3 and third.job.wait() == 3
+
+
 # Arguments: place of checkpoints, layout, file for what was found.
 LAYOUT = """
 import sys

@@ -82,9 +82,9 @@ const Command kCommands[] = {
      .handler = RunStop,
      .flags = {StopFlags(), JobFlags()}},
     {.name = "ckpt",
-     .summary = "list, show, verify, compare, copy, remove, export and import checkpoints",
+     .summary = "list, show, verify, compare, copy, remove, export, import and rescue checkpoints",
      .usage = "ls|show|verify|rm DIR[/CHECKPOINT]|RUN_DIR | diff A B | copy FROM TO | "
-              "export DIR OUT | import SOURCE DIR",
+              "export DIR OUT | import SOURCE DIR | rescue [JOB|RUN_DIR]",
      .handler = RunCkpt,
      .flags = {CkptFlags()},
      .positionals_max = 3},

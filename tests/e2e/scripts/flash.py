@@ -1,7 +1,7 @@
 """A counting model: each step adds one to every weight, so that any mix of steps shows.
 
     flash.py --checkpoint DIR --steps N [--every X] [--pace S] [--out FILE] [--cut] [--frozen]
-             [--lazy R] [--fail STEP]
+             [--lazy R] [--fail STEP] [--replicas N]
 
 Ranks meet in every step (a file a rank stands for a collective), so none gets ahead by two. With
 --cut each rank holds its own part of the weights, as a sharded model does; without, all the same.
@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--frozen", action="store_true")
     parser.add_argument("--lazy", type=int, default=-1)
     parser.add_argument("--fail", type=int, default=-1)
+    parser.add_argument("--replicas", type=int, default=None)
     args = parser.parse_args()
     rank, world_size = pl.rank(), pl.world_size()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,8 @@ def main() -> None:
     if args.frozen:  # zeros only if there is nothing to restore
         model.base = torch.nn.Parameter(torch.zeros(5_000_000), requires_grad=False)
     state = {"model": model, "kind": "counting"}
-    ckpt = pl.Checkpointer(args.checkpoint, keep=2, every=args.every, replicated=not args.cut)
+    ckpt = pl.Checkpointer(args.checkpoint, keep=2, every=args.every, replicated=not args.cut,
+                           replicas=args.replicas)
     start = ckpt.restore(state)
     with (args.out / f"restored-{rank}").open("a") as file:
         file.write(f"{pl.generation()} {start} {ckpt.restored}\n")

@@ -1,5 +1,5 @@
-// `paceline ckpt`: subcommands for checkpoints in a directory. They read only storage and need no
-// running job. Subcommands with two paths have files of their own.
+// `paceline ckpt`: subcommands for checkpoints in a directory. All but `rescue` read only storage
+// and need no running job. Subcommands with two paths have files of their own.
 
 #include <string>
 #include <utility>
@@ -10,6 +10,7 @@
 #include "paceline/ckpt/image/restore.h"
 #include "paceline/ckpt/storage/storage.h"
 #include "paceline/cli/ckpt/find.h"
+#include "paceline/cli/ckpt/rescue.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
@@ -122,7 +123,8 @@ struct Verb {
   std::string_view name;
   int (*run)(Invocation& invocation, const std::string& path);
 };
-constexpr Verb kVerbs[] = {{"ls", Ls}, {"show", Show}, {"verify", CkptVerify}, {"rm", Rm}};
+constexpr Verb kVerbs[] = {
+    {"ls", Ls}, {"show", Show}, {"verify", CkptVerify}, {"rm", Rm}, {"rescue", CkptRescue}};
 
 struct PairVerb {
   std::string_view name;
@@ -166,6 +168,7 @@ int RunCkpt(Invocation& invocation) {
   for (const Verb& verb : kVerbs) {
     if (words.size() == 2 && words[0] == verb.name) return verb.run(invocation, words[1]);
   }
+  if (words.size() == 1 && words[0] == "rescue") return CkptRescue(invocation, "");
   for (const PairVerb& verb : kPairVerbs) {
     if (words.size() == 3 && words[0] == verb.name) return verb.run(invocation, words[1], words[2]);
   }
@@ -173,7 +176,8 @@ int RunCkpt(Invocation& invocation) {
                               .what = "paceline ckpt needs a subcommand and its paths",
                               .where = "the command line",
                               .why = "ls, show, verify and rm take a path; diff A B, copy FROM TO, "
-                                     "export DIR OUT and import SOURCE DIR take two",
+                                     "export DIR OUT and import SOURCE DIR take two; rescue takes "
+                                     "a job",
                               .fix = "paceline ckpt ls DIR"});
 }
 

@@ -216,6 +216,15 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E086", "the leases of the job cannot be read", kExitUnreachable,
      "data.db of the run directory is there and cannot be read: it is damaged, held by another "
      "program, or the disk does not answer."},
+    {"PL-E087", "the job has a master, so nothing is to be rescued", kExitUsage,
+     "`paceline ckpt rescue` is for a job whose master's host is lost for good. While a master "
+     "answers any host, or its journal is on this host, the master brings the newest step to "
+     "storage by itself. Nothing was changed."},
+    {"PL-E088", "the step in memory cannot be brought to storage", kExitUnreachable,
+     "`paceline ckpt rescue` needs an image of each rank in the memory of the hosts that are left, "
+     "a living agent on each of these hosts, and storage that takes the step. The error names the "
+     "ranks without an image, or what storage answered. Checkpoints that are in storage are "
+     "unchanged."},
     {"PL-E099", "a bug of paceline", kExitTrainingFailed,
      "This should never happen. Please report it with the text shown."},
 

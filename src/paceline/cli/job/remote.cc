@@ -7,6 +7,7 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/ckpt/rescue.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
 #include "paceline/core/job.h"
@@ -53,17 +54,20 @@ Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
 }  // namespace
 
 Problem MasterIsAway(const JobPlace& place) {
-  const std::string fix = "paceline run --resume on the master's host";
+  std::string fix = "paceline run --resume on the master's host";
+  if (place.is_running()) fix += ", or `paceline stop` here to end this host's part";
+  const std::string rescue = RescueCommand(place.run_dir);
+  if (!rescue.empty()) {
+    fix += Concat("; if that host is lost for good, `", rescue,
+                  "` brings the newest step in the other hosts' memory to storage");
+  }
   return Problem{.code = "PL-E030",
                  .what = "the master of " + place.id + " does not answer",
                  .where = place.master_addr,
                  .why =
                      "it runs on another host, which has the journal; that host is down or cut "
                      "off, or the job has ended there",
-                 .fix = place.is_running() ? fix +
-                                                 ", or `paceline stop` here to end this host's "
-                                                 "part"
-                                           : fix};
+                 .fix = fix};
 }
 
 // The status of a job without a master, from its journal. No node counts as connected.

@@ -117,7 +117,8 @@ StatusLine::Place StatusPlaceOf(const PreparedRun& run, bool has_live_line) {
   return {.has_live_line = has_live_line,
           .has_master = run.card.has_master,
           .master_address = run.card.master_address,
-          .orphan_after = run.spec.timers.orphan_after};
+          .orphan_after = run.spec.timers.orphan_after,
+          .run_dir = run.dir.path};
 }
 
 Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_id,

@@ -6,6 +6,7 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/ckpt/rescue.h"
 #include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
@@ -77,6 +78,14 @@ void StatusLine::Follow() {
   }
 }
 
+// Agents may have written the directory of the checkpoints since the start.
+std::string StatusLine::Rescue() const {
+  const std::string command = RescueCommand(place_.run_dir);
+  if (command.empty()) return "";
+  return Concat(" If the master's host is lost for good, `", command,
+                "` brings the newest step in the hosts' memory to storage.");
+}
+
 void StatusLine::TellWait(const absl::StatusOr<wire::JobStatus>& status) {
   const std::string what = WaitOf(status);
   const Instant now = agent::MonotonicNow();
@@ -87,7 +96,7 @@ void StatusLine::TellWait(const absl::StatusOr<wire::JobStatus>& status) {
     console_.Narrate(Concat("paceline: the master at ", place_.master_address,
                             " does not answer. Nothing is decided meanwhile, and after ",
                             ToString(place_.orphan_after), " without it this host's ranks end. ",
-                            "`paceline stop` ends this host's part now."));
+                            "`paceline stop` ends this host's part now.", Rescue()));
   } else if (is_due_for_master || is_due_for_job) {
     console_.Narrate(Concat("paceline: ", Visible(what)));
   }

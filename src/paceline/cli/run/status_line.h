@@ -27,6 +27,7 @@ class StatusLine {
     bool has_master = true;  // on this host. Other hosts do not repeat what the job waits for.
     std::string master_address = {};
     Duration orphan_after = {};
+    std::string run_dir = {};
   };
   // `client` and `console` must outlive it.
   StatusLine(wire::ControlClient& client, Console& console, Place place);
@@ -38,6 +39,7 @@ class StatusLine {
   void Follow();
   void TellWait(const absl::StatusOr<wire::JobStatus>& status);
   bool Pause();
+  std::string Rescue() const;
 
   wire::ControlClient& client_;
   Console& console_;

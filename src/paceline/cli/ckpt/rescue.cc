@@ -1,0 +1,413 @@
+// `paceline ckpt rescue`: the newest step in the memory of a job's hosts goes to storage after the
+// master's host is lost. The agents are reached by files in the directory of the checkpoints:
+// docs/formats/rescue.md. core/checkpoint/rescue.h decides.
+
+#include "paceline/cli/ckpt/rescue.h"
+
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "paceline/agent/agent_json.h"
+#include "paceline/agent/memory/claim_desk.h"
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/base/bytes_text.h"
+#include "paceline/base/json_field.h"
+#include "paceline/base/text.h"
+#include "paceline/ckpt/storage/directory_claim.h"
+#include "paceline/ckpt/storage/rescue_files.h"
+#include "paceline/ckpt/storage/storage.h"
+#include "paceline/cli/ckpt/find.h"
+#include "paceline/cli/ckpt/stand_in_agents.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/core/checkpoint/rescue.h"
+
+namespace paceline::cli {
+namespace {
+
+using Stage = RescueCall::Stage;
+
+// Longer than the slowest look of an agent, so that one with a master is heard.
+constexpr Duration kHear = Duration::Seconds(6);
+constexpr Duration kHearMax = Duration::Seconds(15);  // until a step is whole
+constexpr Duration kEndSlack = Duration::Seconds(15);
+constexpr Duration kSilenceMax = Duration::Seconds(30);  // of a node that writes
+constexpr Duration kBeat = Duration::Seconds(1);
+constexpr Duration kAskMaster = Duration::Seconds(2);
+constexpr int kMasterTries = 2;  // it may be restarting
+constexpr int kClaimTries = 5;   // an agent may renew the claim at the same time
+constexpr int kPollMilliseconds = 200;
+
+class Rescue {
+ public:
+  Rescue(Invocation& invocation, JobPlace place, KnownCheckpoints known)
+      : invocation_(invocation), place_(std::move(place)), known_(std::move(known)) {}
+
+  int Run();
+
+ private:
+  Check Do();
+  Check CheckNoMaster();
+  Check Hear();
+  Check TakeClaim();
+  Check EndRanks();
+  Check Store();
+  Check Commit();
+
+  std::optional<ckpt::Manifest> FormerResult();
+  Check Put(Stage stage);
+  // Reads answers until `is_done`, a problem, or `limit`.
+  Check Poll(Duration limit, const std::function<bool()>& is_done);
+  void Tell(const ckpt::Manifest& manifest, bool was_there);
+  std::string Hosts() const;
+  Problem Refused(const std::string& why, const std::string& fix) const;
+  Problem NotWhole(const core::Rescuable& found) const;
+  Problem NotStored(const std::string& why) const;
+  Problem Unreadable(const Failure& failure) const {
+    return StorageUnreadable(known_.directory, failure);
+  }
+
+  Invocation& invocation_;
+  const JobPlace place_;
+  const KnownCheckpoints known_;
+  std::unique_ptr<ckpt::Store> store_;
+  RescueCall call_;
+  std::vector<RescueAnswer> answers_;
+  core::Rescuable found_;
+  std::set<std::string> awaited_;  // nodes whose ranks end
+  bool is_stored_ = false;         // storage has the newest step already
+  std::optional<StandInAgents> stand_ins_;
+};
+
+Instant Now() { return agent::MonotonicNow(); }
+
+int Rescue::Run() {
+  auto store = OpenPlace(invocation_, known_.directory);
+  if (!store.ok()) return invocation_.out.Fail(store.problem());
+  store_ = std::move(*store);
+  call_.job_id = place_.id;
+  call_.id = Concat(Now().nanoseconds(), "-", ::getpid());
+  if (const auto manifest = FormerResult()) {
+    Tell(*manifest, /*was_there=*/true);
+    return kExitDone;
+  }
+  if (const Check problem = Do()) {
+    // Nodes that have ended their ranks wait for another try.
+    if (call_.stage == Stage::kAsk) (void)Put(Stage::kLeft);
+    if (call_.stage == Stage::kLeft && stand_ins_.has_value()) stand_ins_->Stop();
+    return invocation_.out.Fail(*problem);
+  }
+  const auto manifest = ckpt::ReadManifest(store_.get(), CheckpointNameOf(call_.saved));
+  if (!manifest.ok()) return invocation_.out.Fail(Unreadable(manifest.failure()));
+  Tell(*manifest, is_stored_);
+  return kExitDone;
+}
+
+Check Rescue::Do() {
+  Output& out = invocation_.out;
+  if (const Check problem = CheckNoMaster()) return problem;
+  stand_ins_.emplace(invocation_, place_);
+  out.Say(Concat("asking the hosts of ", place_.id, " for the steps in their memory"));
+  if (const Check problem = Hear()) return problem;
+  if (is_stored_) {
+    stand_ins_->Stop();
+    return Put(Stage::kLeft);
+  }
+  out.Say(Concat(Say(*found_.whole), " is whole in the memory of ", Hosts(),
+                 "; the job's ranks there end now"));
+  if (const Check problem = TakeClaim()) return problem;
+  if (const Check problem = EndRanks()) return problem;
+  if (const Check problem = Store()) return problem;
+  if (const Check problem = Commit()) return problem;
+  if (const Check problem = Put(Stage::kOver)) return problem;
+  ckpt::RemoveRescueAnswers(store_.get());
+  return std::nullopt;
+}
+
+// The checkpoint of an earlier call of this command that has ended well.
+std::optional<ckpt::Manifest> Rescue::FormerResult() {
+  const auto call = ckpt::ReadRescueCall(store_.get());
+  const bool is_over = call.ok() && call->has_value() && (*call)->job_id == place_.id &&
+                       (*call)->stage == Stage::kOver;
+  if (!is_over) return std::nullopt;
+  auto manifest = ckpt::ReadManifest(store_.get(), CheckpointNameOf((*call)->saved));
+  return manifest.ok() ? std::optional(*std::move(manifest)) : std::nullopt;
+}
+
+Check Rescue::CheckNoMaster() {
+  auto options = ControlOptions(place_, kAskMaster);
+  if (!options.ok()) return options.problem();
+  wire::ControlClient client(*options);
+  for (int i = 0; i < kMasterTries; ++i) {
+    // Another job's master at that address refuses the token.
+    if (client.GetStatus().ok()) {
+      return Refused(Concat("the master at ", place_.master_addr,
+                            " answers, and brings the newest "
+                            "step to storage by itself"),
+                     Concat("paceline stop --job ", ShellWord(place_.id),
+                            " ends the job with its newest step in storage"));
+    }
+  }
+  return std::nullopt;
+}
+
+Check Rescue::Hear() {
+  if (const Check problem = Put(Stage::kAsk)) return problem;
+  const Instant began = Now();
+  const auto is_done = [&] {
+    found_ = core::FindRescuable(answers_);
+    return found_.whole.has_value() && Now() >= began + kHear;
+  };
+  if (const Check problem = Poll(kHearMax, is_done)) return problem;
+  const auto newest = ckpt::Newest(store_.get());
+  if (!newest.ok()) return Unreadable(newest.failure());
+  if (!found_.whole.has_value()) return NotWhole(found_);
+  if (newest->has_value() && (*newest)->job_id == place_.id && (*newest)->saved >= *found_.whole) {
+    is_stored_ = true;
+    call_.saved = (*newest)->saved;
+    return std::nullopt;
+  }
+  for (const RescueAnswer& answer : answers_) {
+    call_.term = std::max(call_.term, answer.term + 1);
+    awaited_.insert(answer.node);
+  }
+  return std::nullopt;
+}
+
+// From here on, no other master of this job commits to the directory.
+Check Rescue::TakeClaim() {
+  DirectoryClaim mine = agent::ClaimOfThisProcess(place_.id, agent::BootId());
+  std::string why;
+  for (int i = 0; i < kClaimTries; ++i) {
+    const auto seen = ckpt::ReadClaim(store_.get());
+    if (!seen.ok()) return Unreadable(seen.failure());
+    if (seen->has_value() && (*seen)->job_id != place_.id) {
+      return NotStored(Concat("job ", (*seen)->job_id, " (process ", (*seen)->pid, " on ",
+                              (*seen)->host, ") saves to that directory now"));
+    }
+    if (seen->has_value()) call_.term = std::max(call_.term, (*seen)->term + 1);
+    call_.term = std::max(call_.term, known_.term + 1);
+    mine.term = call_.term;
+    mine.beat = 1;
+    const auto written = ckpt::WriteClaim(store_.get(), *seen, mine);
+    if (written.ok()) return std::nullopt;
+    why = written.failure().message;
+    if (written.failure().kind != FailureKind::kFenced) break;
+  }
+  return NotStored(Concat("the claim of the directory cannot be taken: ", why));
+}
+
+Check Rescue::EndRanks() {
+  if (const Check problem = Put(Stage::kEnd)) return problem;
+  const auto has_ended = [this](const std::string& node) {
+    return std::any_of(answers_.begin(), answers_.end(), [&](const RescueAnswer& answer) {
+      return answer.node == node && answer.has_ended;
+    });
+  };
+  const Duration limit = invocation_.settings.Time("timers.stop_grace") + kEndSlack;
+  const auto are_all_ended = [&] {
+    return std::all_of(awaited_.begin(), awaited_.end(), has_ended);
+  };
+  if (const Check problem = Poll(limit, are_all_ended)) return problem;
+  std::erase_if(answers_, [](const RescueAnswer& answer) { return !answer.has_ended; });
+  found_ = core::FindRescuable(answers_);
+  return found_.whole.has_value() ? Check() : Check(NotWhole(found_));
+}
+
+Check Rescue::Store() {
+  call_.saved = *found_.whole;
+  call_.world_size = found_.world_size;
+  call_.shards = found_.shards;
+  if (const Check problem = Put(Stage::kStore)) return problem;
+  std::string why;
+  Instant heard_at = Now();
+  uint64_t heard = 0;
+  const auto is_done = [&] {
+    size_t durable = 0;
+    uint64_t slowest = call_.beat;  // the writer that has answered last the longest ago
+    for (const RescueAnswer& answer : answers_) {
+      if (!awaited_.contains(answer.node)) continue;
+      bool is_writing = false;
+      for (const ShardState& shard : answer.shards) {
+        if (shard.saved != call_.saved || answer.stage != Stage::kStore) continue;
+        if (!shard.problem.empty()) {
+          why = Concat(answer.node, ": rank ", shard.rank.value(), ": ", shard.problem);
+        }
+        durable += shard.is_durable ? 1 : 0;
+        is_writing = is_writing || !shard.is_durable;
+      }
+      if (is_writing) slowest = std::min(slowest, answer.beat);
+    }
+    if (std::exchange(heard, slowest) != slowest) heard_at = Now();
+    if (why.empty() && Now() >= heard_at + kSilenceMax) {
+      why = Concat("a host has not answered for ", kSilenceMax.seconds(), " s");
+    }
+    return !why.empty() || durable >= call_.shards.size();
+  };
+  if (const Check problem = Poll(Duration::Infinite(), is_done)) return problem;
+  return why.empty() ? Check() : Check(NotStored(why));
+}
+
+Check Rescue::Commit() {
+  ckpt::CommitPlace place{.order = {.saved = call_.saved,
+                                    .world_size = call_.world_size,
+                                    .name = CheckpointNameOf(call_.saved),
+                                    .shards = {}},
+                          .job_id = place_.id};
+  for (const RescueShard& shard : call_.shards) {
+    place.order.shards.push_back({shard.rank, shard.file_of});
+  }
+  const auto leave = ckpt::CheckClaim(store_.get(), place_.id, call_.term, std::nullopt);
+  if (!leave.ok()) return NotStored(leave.failure().message);
+  const auto manifest = ckpt::Commit(store_.get(), place);
+  if (!manifest.ok()) return NotStored(manifest.failure().message);
+  ckpt::RemoveParts(store_.get(), place.order);
+  return std::nullopt;
+}
+
+Check Rescue::Put(Stage stage) {
+  call_.stage = stage;
+  ++call_.beat;
+  const auto put = ckpt::PutRescueCall(store_.get(), call_);
+  return put.ok() ? Check() : Check(Unreadable(put.failure()));
+}
+
+Check Rescue::Poll(Duration limit, const std::function<bool()>& is_done) {
+  const Instant deadline = Now() + limit;
+  Instant beat_at = Now() + kBeat;
+  for (;;) {
+    auto answers = ckpt::ReadRescueAnswers(store_.get(), call_);
+    if (!answers.ok()) return Unreadable(answers.failure());
+    answers_ = *std::move(answers);
+    for (const RescueAnswer& answer : answers_) {
+      if (!answer.has_master) continue;
+      return Refused(Concat("the master lives: ", answer.host,
+                            " is connected to it, and only this host is cut off"),
+                     Concat("repair this host's network, or run paceline stop on ", answer.host));
+    }
+    if (is_done() || Now() >= deadline) return std::nullopt;
+    if (Now() >= beat_at) {
+      beat_at = Now() + kBeat;
+      if (const Check problem = Put(call_.stage)) return problem;
+    }
+    ::poll(nullptr, 0, kPollMilliseconds);
+  }
+}
+
+void Rescue::Tell(const ckpt::Manifest& manifest, bool was_there) {
+  Output& out = invocation_.out;
+  const std::string name = CheckpointNameOf(manifest.saved());
+  if (out.is_json()) {
+    return out.DataLine(PrintJson(nlohmann::ordered_json{{"schema", "paceline.ckpt_rescue/1"},
+                                                         {"directory", known_.directory},
+                                                         {"name", name},
+                                                         {"step", manifest.step},
+                                                         {"world_size", manifest.world_size},
+                                                         {"bytes", manifest.bytes()},
+                                                         {"was_there", was_there}}));
+  }
+  const std::string at = Concat(known_.directory, "/", name, " (", BytesText(manifest.bytes()),
+                                ", ", manifest.world_size, " ranks)");
+  out.DataLine(was_there ? Concat("storage has ", Say(manifest.saved()), " already: ", at)
+                         : Concat("brought ", Say(manifest.saved()), " to storage: ", at));
+  out.Say(
+      "next: the same `paceline run …` on the hosts that are left, with one of them as "
+      "--rdzv-endpoint and another --run-dir; its Checkpointer goes on from this step");
+}
+
+std::string Rescue::Hosts() const {
+  std::set<std::string> hosts;
+  for (const RescueAnswer& answer : answers_) hosts.insert(answer.host);
+  std::string text;
+  for (const std::string& host : hosts) text += Concat(text.empty() ? "" : ", ", Visible(host));
+  return text;
+}
+
+Problem Rescue::Refused(const std::string& why, const std::string& fix) const {
+  return {.code = "PL-E087",
+          .what = Concat("the job ", place_.id, " has a master, so nothing is to be rescued"),
+          .where = place_.master_addr,
+          .why = why,
+          .fix = fix};
+}
+
+Problem Rescue::NotWhole(const core::Rescuable& found) const {
+  std::string why = answers_.empty()
+                        ? "no agent of the job answered in the directory of the checkpoints"
+                        : Concat("the hosts that answered (", Hosts(), ") have no image");
+  if (found.newest.has_value()) {
+    why = Concat("the hosts that answered (", Hosts(), ") have no image of ",
+                 core::SayRanks(found.missing), " of ", Say(*found.newest),
+                 ", and no older step as a whole");
+  }
+  return {.code = "PL-E088",
+          .what = "no step in memory is whole",
+          .where = known_.directory,
+          .why = why,
+          .fix = Concat("`paceline run --resume` on each other host whose agent has ended, and the "
+                        "same command again; else go on from storage: paceline ckpt ls ",
+                        ShellWord(known_.directory))};
+}
+
+Problem Rescue::NotStored(const std::string& why) const {
+  return {.code = "PL-E088",
+          .what = "the step in memory cannot be brought to storage",
+          .where = known_.directory,
+          .why = why,
+          .fix =
+              "repair that and type the same command again within 10 minutes; so long the "
+              "agents keep the images in memory"};
+}
+
+}  // namespace
+
+KnownCheckpoints CheckpointsKnownIn(const std::string& run_dir) {
+  KnownCheckpoints known;
+  for (const std::string& node : EntriesOf(run_dir + "/nodes")) {
+    const agent::AgentFiles files{.run_dir = run_dir, .node = node};
+    const nlohmann::json text = agent::ReadJson(files.AgentJson());
+    if (!text.is_object()) continue;
+    if (known.directory.empty()) known.directory = JsonText(text, "checkpoints");
+    known.term = std::max(known.term, JsonInt<uint64_t>(text, "term"));
+  }
+  return known;
+}
+
+std::string RescueCommand(const std::string& run_dir) {
+  return CheckpointsKnownIn(run_dir).directory.empty()
+             ? ""
+             : "paceline ckpt rescue " + ShellWord(run_dir);
+}
+
+int CkptRescue(Invocation& invocation, const std::string& job) {
+  Output& out = invocation.out;
+  auto place = FindJob(invocation.environment, job);
+  if (!place.ok()) return out.Fail(place.problem());
+  if (!place->is_joined) {
+    return out.Fail({.code = "PL-E087",
+                     .what = Concat("this is the host of the master of ", place->id,
+                                    ", so nothing is to be rescued"),
+                     .where = place->run_dir,
+                     .why = "the job's journal is here, and its master can be started again",
+                     .fix = "paceline run --resume --run-dir " + ShellWord(place->run_dir)});
+  }
+  KnownCheckpoints known = CheckpointsKnownIn(place->run_dir);
+  if (known.directory.empty()) {
+    return out.Fail(NoCheckpoint(place->run_dir,
+                                 "no rank of this host has opened a Checkpointer, so the job has "
+                                 "no steps in memory"));
+  }
+  return Rescue(invocation, std::move(*place), std::move(known)).Run();
+}
+
+}  // namespace paceline::cli
