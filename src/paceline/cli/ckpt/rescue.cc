@@ -38,8 +38,8 @@ namespace {
 using Stage = RescueCall::Stage;
 
 // Longer than the slowest look of an agent, so that one with a master is heard.
-constexpr Duration kHear = Duration::Seconds(6);
-constexpr Duration kHearMax = Duration::Seconds(15);  // until a step is whole
+constexpr Duration kHear = Duration::Seconds(25);     // longer than a linked agent pauses
+constexpr Duration kHearMax = Duration::Seconds(40);  // until a step is whole
 constexpr Duration kEndSlack = Duration::Seconds(15);
 constexpr Duration kSilenceMax = Duration::Seconds(30);  // of a node that writes
 constexpr Duration kBeat = Duration::Seconds(1);

@@ -25,7 +25,8 @@ namespace paceline::core {
 
 struct RescueTimes {
   Duration look_unlinked = Duration::Seconds(2);
-  Duration look_linked = Duration::Seconds(4);
+  // A look costs a request to an object store, for each node of the job.
+  Duration look_linked = Duration::Seconds(20);
   Duration look_called = Duration::Milliseconds(300);  // until the beat stands still for `lively`
   Duration lively = Duration::Seconds(30);
   // A node that has joined waits so long for another command, if the first one has died or failed.
