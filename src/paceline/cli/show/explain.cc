@@ -92,12 +92,14 @@ std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEv
   return outcome;
 }
 
-// Decisions since the last progress, oldest first. None if a rank that fails is not the matter.
-std::vector<JobEvent> TriedBefore(const std::vector<JobEvent>& events, const JobEvent& event) {
+// Decisions since the last progress, oldest first, but what is evidence of this one. None if a rank
+// that fails is not the matter.
+std::vector<JobEvent> TriedBefore(const std::vector<JobEvent>& events, const JobEvent& event,
+                                  const std::vector<JobEvent>& evidence) {
   std::vector<JobEvent> tried;
   if (!IsOneOf(event.kind, {"recovery_decided", "stop_decided", "job_finished"})) return tried;
   for (auto older = events.rbegin(); older != events.rend() && tried.size() < kTriedMax; ++older) {
-    if (older->seq >= event.seq) continue;
+    if (older->seq >= event.seq || Find(evidence, older->seq) != nullptr) continue;
     if (IsOneOf(older->kind, {"job_created", "job_resumed", "progress_made"})) break;
     const std::string rung = DetailOf(*older, "rung");
     const bool is_try = older->kind == "node_evicted" ||
@@ -149,6 +151,14 @@ std::string MendingOf(const JobEvent& fault) {
   return place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
 }
 
+// The node that was taken out of the job for this; "" if none was.
+std::string EvictedNode(const Explanation& explanation) {
+  for (const JobEvent& cause : explanation.evidence) {
+    if (cause.kind == "node_evicted") return Visible(cause.node);
+  }
+  return "";
+}
+
 std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   const JobEvent& event = explanation.event;
   const std::string rung = DetailOf(event, "rung");
@@ -165,6 +175,11 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     return "paceline why --evidence; nothing was restarted for it";
   }
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
+  const std::string evicted = EvictedNode(explanation);
+  if (!evicted.empty() && last != nullptr && last->kind.starts_with("world_")) {
+    return Concat("fix what failed on ", evicted, ", then start it there again as before; ",
+                  "the job goes on without it");
+  }
   if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
   if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
     return "start a node on another host; paceline status says what is missing";
@@ -203,7 +218,9 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
                           .evidence = EvidenceOf(events, *event),
                           .outcome = OutcomeOf(events, *event)};
   AddFaults(events, &explanation);
-  if (explanation.first_fault.has_value()) explanation.tried = TriedBefore(events, *event);
+  if (explanation.first_fault.has_value()) {
+    explanation.tried = TriedBefore(events, *event, explanation.evidence);
+  }
   for (const JobEvent& cause : explanation.evidence) {
     if (cause.kind == "hang_judged") explanation.hang = cause;
   }

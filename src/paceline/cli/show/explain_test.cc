@@ -103,6 +103,22 @@ TEST(Explain, ListsWhatWasTriedSinceTheLastProgress) {
   EXPECT_TRUE(Explain(events, 13, "runs/a")->tried.empty());
 }
 
+TEST(Explain, ANodeThatWasTakenOutIsNamedOnceAndMayComeBack) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events.resize(12);
+  events[11] = Event(12, "node_evicted", {10});
+  events[11].node = "B";
+  events.push_back(Event(13, "recovery_decided", {12}, {{"rung", "shrink"}}));
+  events.push_back(Event(14, "world_formed", {13}));
+  events.push_back(Event(15, "world_running", {14}));
+  const auto why = Explain(events, 13, "runs/a");
+  EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{10, 12}));
+  EXPECT_EQ(SeqsOf(why->tried), (std::vector<uint64_t>{7}));
+  EXPECT_EQ(
+      why->next,
+      "fix what failed on B, then start it there again as before; the job goes on without it");
+}
+
 TEST(Explain, WaitingSaysWhatToDo) {
   std::vector<JobEvent> events = TwoIncidents();
   events.push_back(Event(16, "node_lost", {14}));
