@@ -40,6 +40,8 @@ def test_a_host_that_cannot_start_its_ranks_is_taken_out(make_job: MakeJob) -> N
     assert "could not start its worker processes 3 times" in broken.stderr, broken.stderr
     assert "interpreters/sh" in broken.stderr or "No such file" in broken.stderr, broken.stderr
     eventually(lambda: len(sound.ranks()) == 1, "the other host goes on", job=sound)
+    why = broken.command("why", "--job", str(broken.run_dir))
+    assert "next: fix what failed on broken, then start it there again" in why.stderr, why
     end.touch()
     assert sound.wait() == 0, sound.stderr
     assert [event["node"] for event in sound.events("node_evicted")] == ["broken"]

@@ -160,7 +160,8 @@ Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
   if (place.is_run_dir_gone) return RunDirGone(place);
   // No process that could answer is alive, or the job has ended and its launcher only cleans up.
   // Then the journal has the answer, and there is nothing to wait for.
-  if (!place.has_master()) {
+  // A master on another host may go on without this host's part.
+  if (!place.has_master() && (!place.is_joined || place.is_running())) {
     auto status = StatusFromJournal(place);
     if (!place.is_running() || (status.ok() && status->phase == "finished")) return status;
   }
@@ -172,7 +173,9 @@ Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
   wire::ControlClient client(*options);
   auto status = client.GetStatus();
   if (status.ok()) return *std::move(status);
-  if (!IsAway(status.status())) return ProblemFrom(status.status());
+  // Without this host's part, another job may have the address by now, and refuses the token.
+  const bool is_left = place.is_joined && !place.is_running();
+  if (!is_left && !IsAway(status.status())) return ProblemFrom(status.status());
   return StatusFromJournal(place);
 }
 
@@ -190,7 +193,8 @@ Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
   };
   while (true) {
     auto now = ReadJobPlace(place.run_dir);
-    const bool is_alive = now.ok() && now->is_running();
+    const bool is_left = now.ok() && now->is_joined && !now->is_running();
+    const bool is_alive = now.ok() && (now->is_running() || is_left);
     auto options = is_alive ? ControlOptions(*now, Duration::Seconds(5))
                             : Result<wire::ControlClientOptions>(Problem{.code = "PL-E030"});
     if (!options.ok()) {
@@ -200,6 +204,7 @@ Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
       wire::ControlClient client(*options);
       const absl::Status status = client.WatchEvents(next, follow, take_new);
       if (!wants_more || (status.ok() && (is_over || !follow))) return std::nullopt;
+      if (!status.ok() && is_left) return MasterIsAway(*now);
       if (!status.ok() && !IsAway(status)) return ProblemFrom(status);
       if (is_over || !follow) return EventsFromJournal(place, next, take_new);
     }

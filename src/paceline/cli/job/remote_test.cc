@@ -34,10 +34,11 @@ class Remote : public testing::Test {
   }
 
   // job.json as a launcher writes it. This process stands for one that lives.
-  void Say(const std::string& master_address, int launcher_pid) {
+  void Say(const std::string& master_address, int launcher_pid, bool has_master = true) {
     const nlohmann::json card = {
         {"schema", "paceline.job/1"},
         {"id", "job"},
+        {"has_master", has_master},
         {"launcher_pid", launcher_pid},
         {"launcher", {{"pid", launcher_pid}, {"start_time", agent::StartTimeOf(launcher_pid)}}},
         {"master", {{"addr", master_address}}}};
@@ -78,6 +79,25 @@ TEST_F(Remote, AJournalThatWasEmptiedIsNoJobThatWasNeverSubmitted) {
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.problem().code, "PL-E030");
   EXPECT_NE(status.problem().why.find("the journal has no record"), std::string::npos);
+}
+
+// As after a node was taken out of its job: its last line says to ask `paceline why`.
+TEST_F(Remote, AMasterOnAnotherHostIsAskedAfterThisHostsPartHasEnded) {
+  Say(address_, 0, /*has_master=*/false);
+  const auto status = StatusOf(Place(), Duration::Seconds(30));
+  ASSERT_TRUE(status.ok()) << status.problem().what;
+  EXPECT_EQ(status->job_id, "job");
+}
+
+TEST_F(Remote, AMasterOnAnotherHostThatIsAwayIsNamed) {
+  Say(nowhere_, 0, /*has_master=*/false);
+  const auto status = StatusOf(Place(), Duration::Seconds(30));
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.problem().where, nowhere_);
+  const auto none = [](const wire::JobEvent&) { return true; };
+  const Check events = EventsOf(Place(), 1, /*follow=*/true, none);
+  ASSERT_TRUE(events.has_value());
+  EXPECT_EQ(events->where, nowhere_);
 }
 
 TEST_F(Remote, NobodyIsAskedForEverWhenNobodyRunsTheJob) {

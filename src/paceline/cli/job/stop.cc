@@ -75,6 +75,15 @@ int AskLauncher(const JobPlace& place, bool force, Output& out) {
   return kExitDone;
 }
 
+// Of a job whose master runs on another host, which is not asked to stop the job for the others.
+Problem PartHasEnded(const JobPlace& place) {
+  return {.code = "PL-E030",
+          .what = "this host's part of " + place.id + " has ended already",
+          .where = place.run_dir,
+          .why = "its launcher has ended; the master is at " + place.master_addr,
+          .fix = "paceline stop on the master's host, to stop the job"};
+}
+
 // The master runs on another host and does not answer. This host's launcher ends its part.
 int StopThisHost(const JobPlace& place, bool force, Output& out) {
   const Fd launcher =
@@ -99,7 +108,7 @@ int RunStop(Invocation& invocation) {
   const Duration grace = invocation.settings.Time("timers.stop_grace");
   const bool force = invocation.line.Has("force");
   if (!place->is_running()) {
-    return place->is_joined ? out.Fail(MasterIsAway(*place)) : NotRunning(*place, out);
+    return place->is_joined ? out.Fail(PartHasEnded(*place)) : NotRunning(*place, out);
   }
   if (invocation.line.Has("dry_run")) {
     out.DataLine("would be " + Plan(*place, grace, force));
