@@ -88,6 +88,13 @@ class RequestMaker {
     launch.target = line_.positionals.front();
     launch.args.assign(line_.positionals.begin() + 1, line_.positionals.end());
     launch.cwd = facts_.cwd;
+    if (launch.cwd.empty()) {
+      return Problem{.code = "PL-E008",
+                     .what = "the script " + launch.target + " cannot be run",
+                     .where = "the current directory",
+                     .why = "it was removed, or may not be read, and ranks start in it",
+                     .fix = "cd to another directory"};
+    }
     if (Switch("no_python") && !Switch("run_path")) {
       if (Switch("module")) {
         return Conflict("--no-python and --module exclude each other",
@@ -105,6 +112,10 @@ class RequestMaker {
     struct stat status {};
     if (stat(launch.target.c_str(), &status) != 0) return MissingScript("there is no such file");
     if (access(launch.target.c_str(), R_OK) != 0) return MissingScript("it is not readable by you");
+    const std::string main = launch.target + "/__main__.py";
+    if (S_ISDIR(status.st_mode) && access(main.c_str(), F_OK) != 0) {
+      return MissingScript("it is a folder without a __main__.py");
+    }
     return std::nullopt;
   }
 

@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "paceline/base/file_text.h"
+#include "paceline/base/test_dir.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 
 namespace paceline::cli {
@@ -99,6 +101,27 @@ TEST(RunRequest, MissingScript) {
   const auto request = MakeRunRequest(*line, SettingValues(), {}, {.cwd = "/w"});
   ASSERT_FALSE(request.ok());
   EXPECT_EQ(request.problem().code, "PL-E008");
+}
+
+TEST(RunRequest, AFolderIsAScriptOnlyWithAMain) {
+  const TestDir dir;
+  auto line = ParseRunLine({dir.path()});
+  ASSERT_TRUE(line.ok());
+  const auto refused = MakeRunRequest(*line, SettingValues(), {}, {.cwd = "/w"});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.problem().code, "PL-E008");
+  EXPECT_EQ(refused.problem().why, "it is a folder without a __main__.py");
+  ASSERT_TRUE(ReplaceFile(dir.path() + "/__main__.py", "", 0600).ok());
+  EXPECT_TRUE(Ask({dir.path()}).ok());
+}
+
+// It was removed: each rank would fail to start, with less to say about it.
+TEST(RunRequest, WithoutACurrentDirectoryNothingIsStarted) {
+  auto line = ParseRunLine({"/bin/sh"});
+  ASSERT_TRUE(line.ok());
+  const auto request = MakeRunRequest(*line, SettingValues(), {}, {.cwd = ""});
+  ASSERT_FALSE(request.ok());
+  EXPECT_EQ(request.problem().where, "the current directory");
 }
 
 TEST(RunRequest, Streams) {
