@@ -148,13 +148,14 @@ int Main(const std::vector<std::string>& args, const Environment& environment) {
   const int code = Run(args, environment);
   errno = 0;
   const bool is_written = std::fflush(stdout) == 0 && std::ferror(stdout) == 0;
-  if (is_written || errno == EPIPE) return code;
+  const int failure = errno;
+  if (is_written || failure == EPIPE) return code;
   // As text, whatever was asked for: JSON would go where nothing more can be written.
   return EarlyOutput({}, environment)
       .Fail({.code = "PL-E016",
              .what = "not all output was written",
              .where = "standard output",
-             .why = errno != 0 ? std::strerror(errno) : "an earlier write failed",
+             .why = failure != 0 ? std::strerror(failure) : "an earlier write failed",
              .fix = "make room on the disk that it goes to, and run the command again"});
 }
 

@@ -91,6 +91,7 @@ def test_output_that_finds_no_room_is_an_error() -> None:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     assert done.returncode == 1
     assert "not all output was written" in done.stderr
+    assert "No space left on device" in done.stderr
 
 
 def test_a_config_of_hugging_face_is_a_model(tmp_path: Path) -> None:
