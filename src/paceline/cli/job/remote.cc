@@ -156,6 +156,10 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
   return options;
 }
 
+std::string TakeOverText(const JobPlace& place) {
+  return Concat("paceline run --resume --run-dir ", ShellWord(place.run_dir), " takes over");
+}
+
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
   if (place.is_run_dir_gone) return RunDirGone(place);
   // No process that could answer is alive, or the job has ended and its launcher only cleans up.

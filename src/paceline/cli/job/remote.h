@@ -39,6 +39,9 @@ Asked AskUntil(const JobPlace& place, const Patience& patience,
 // Whether the status of an RPC means that no master runs now.
 bool IsAway(const absl::Status& status);
 
+// The command that starts a master for a job of this host whose master is away.
+std::string TakeOverText(const JobPlace& place);
+
 // How long commands for people wait for the master.
 inline constexpr Duration kStatusPatience = Duration::Seconds(2);
 

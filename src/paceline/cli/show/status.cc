@@ -135,7 +135,9 @@ int RunStatus(Invocation& invocation) {
     out.DataLine(wire::StatusJson(*status));
   } else {
     Print(out, *status);
-    if (status->restart_count > 0 || status->exit_code.value_or(0) != 0) {
+    if (status->master_pid == 0 && status->phase != "finished") {
+      out.Say("next: " + TakeOverText(*place));
+    } else if (status->restart_count > 0 || status->exit_code.value_or(0) != 0) {
       out.Say("next: paceline why --job " + ShellWord(place->id));
     }
   }

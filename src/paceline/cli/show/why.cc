@@ -146,10 +146,11 @@ void PrintNext(Output& out, const JobPlace& place, const Explanation& why) {
 // What troubles the job at present, which need not have become an event yet.
 void PrintNow(Output& out, const JobPlace& place) {
   const auto status = StatusOf(place, kStatusPatience);
-  if (!status.ok() || status->phase == "finished" || status->master_pid == 0) return;
+  if (!status.ok() || status->phase == "finished") return;
   const auto print = [&out](const std::string& text) {
     out.DataLine(ClipTo("now: " + Visible(text), out.width()));
   };
+  if (status->master_pid == 0) return print("no master answers; " + TakeOverText(place));
   print(status->pending);
   if (status->journal != "ok" && !status->journal.empty()) print("journal: " + status->journal);
   const std::string& problem = status->checkpoints.problem;
