@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from paceline._base.processes import start_time
+from paceline._base.processes import has_gone, start_time
 from paceline._native import SlotBook
 from paceline._starter import spawn
 from paceline._starter.spawn import Child, Files, Request, SpawnError
@@ -26,6 +26,7 @@ from paceline._starter.wire import PROTOCOL, Connection, Message, ProtocolError
 _CONNECTIONS_MAX = 64
 _EXITED_MAX = 128  # exits that are remembered for a node
 _FIRST_AGENT_SECONDS = 60.0
+_DYING_SECONDS = 10.0  # for a killed process of a former starter, which frees its memory
 _MILLISECONDS_MAX = 2**53
 
 
@@ -158,7 +159,7 @@ class Server:
         for (job, name), node in self._nodes.items():
             if node.ends_at is None or node.ends_at > now:
                 continue
-            if any(_has_agent(process.request.page) for process in node.running.values()):
+            if any(_has_agent(process.request.environment) for process in node.running.values()):
                 # The agent lives but uses another starter, as after a start from a fresh image.
                 node.alone_since = now
                 continue
@@ -364,7 +365,7 @@ class Server:
         elif occupant is not None:
             raise SpawnError(f"slot {slot} is in use by process {occupant.pid}")
         pid, began = book.occupant(slot)
-        if pid and start_time(pid) == began:
+        if pid and not has_gone(pid, began, _DYING_SECONDS):
             # A rank of a former starter. This process cannot reap it, and it may still train.
             raise SpawnError(f"slot {slot} is in use by process {pid} of a former starter")
 
@@ -412,10 +413,12 @@ def _stop_signal(pid: int) -> int:
     return 0 if state is None else state.si_status
 
 
-def _has_agent(page: str) -> bool:
-    """Whether the agent in the file agent.json beside the page lives."""
+def _has_agent(environment: dict[str, str]) -> bool:
+    """Whether the agent of the rank with that environment lives, by its file agent.json."""
+    node = environment.get("PACELINE_NODE", "")
+    folder = Path(environment.get("PACELINE_RUN_DIR", "")) / "nodes" / node
     try:
-        text = (Path(page).parent / "agent.json").read_text(encoding="utf-8")
+        text = (folder / "agent.json").read_text(encoding="utf-8")
         agent: object = json.loads(text)
     except (OSError, ValueError):
         return False
@@ -423,4 +426,6 @@ def _has_agent(page: str) -> bool:
         return False
     known = cast("dict[str, object]", agent)
     pid, began = known.get("pid"), known.get("start_time")
-    return isinstance(pid, int) and pid > 0 and start_time(pid) == began
+    if not isinstance(pid, int) or not isinstance(began, int) or pid <= 0:
+        return False
+    return not has_gone(pid, began, 0)

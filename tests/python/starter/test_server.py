@@ -24,7 +24,8 @@ from agent_double import (
     wait_until,
     write_page,
 )
-from paceline._base.processes import start_time
+from paceline._base.processes import has_gone, start_time
+from paceline._native import SlotBook
 
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin = None\nimport signal\nsignal.pause()\n"
 
@@ -277,14 +278,16 @@ def test_starter_ends_when_nobody_needs_it(bare: Starter) -> None:
 
 def orphan_of(running: Starter, node: str, agent: int | None = None) -> int:
     """A rank whose agent closes its connection for good; its pid."""
-    folder = running.folder / node
-    folder.mkdir()
-    write_page(folder / "page", node=node)
+    page = running.folder / f"page-{node}"  # not in the run directory
+    write_page(page, node=node)
+    folder = running.folder / "run" / "nodes" / node
+    folder.mkdir(parents=True)
     if agent is not None:
         name = {"pid": agent, "start_time": start_time(agent)}
         (folder / "agent.json").write_text(json.dumps(name))
     peer = Peer(running.socket_path, node=node, orphan_after_ms=100)
-    child = running.spawn("script", "waits.py", peer=peer, page=str(folder / "page"))
+    env = {"PACELINE_RUN_DIR": str(running.folder / "run"), "PACELINE_NODE": node}
+    child = running.spawn("script", "waits.py", peer=peer, page=str(page), env=env)
     assert child["type"] == "spawned", child
     peer.close()
     return int(child["pid"])
@@ -322,6 +325,23 @@ def test_ranks_survive_a_dead_starter_and_their_slot_is_guarded(tmp_path: Path) 
         finally:
             second.process.kill()
             second.process.wait(DEADLINE_SECONDS)
+
+
+def test_a_zombie_of_a_former_starter_leaves_its_slot(tmp_path: Path) -> None:
+    """Its new parent may be slow to reap it. This test is that parent, and does not reap."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    began = start_time(ended.pid)
+    assert not has_gone(os.getpid(), start_time(os.getpid()), 0)
+    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+    assert start_time(ended.pid) == began, "it is a zombie"
+    assert has_gone(ended.pid, began, 0)
+    with starter(tmp_path) as running:
+        book = SlotBook.open(str(running.page_path), "job", "node0")
+        book.begin(0, 1, 0, 0, 1)
+        book.running(0, ended.pid, began)
+        (tmp_path / "waits.py").write_text(WAITS)
+        assert running.spawn("script", "waits.py")["type"] == "spawned"
+    ended.wait()
 
 
 # Arguments: folder and name of the socket, user id. Goes into the folder while it still may.
