@@ -125,7 +125,8 @@ def test_a_node_that_its_platform_takes_away_trains_on_and_is_replaced(placed: P
     log = successor.run_dir / "logs" / "node1" / "agent.log"
     eventually(lambda: log.exists() and "PL-E112" in log.read_text(), "the next one waits",
                job=successor)
-    assert placed.master.step() > before, "the world trains on meanwhile"
+    eventually(lambda: placed.master.step() > before, "the world trains on meanwhile",
+               job=placed.master)
     assert not placed.master.events("node_left")
 
     # The script saves nothing, so the node leaves at the last moment.
