@@ -49,36 +49,38 @@ def test_it_ends_with_the_job_and_its_exit_code(job: Job) -> None:
     assert again.returncode == 1 and "Ended: " in again.stderr
 
 
-def test_a_job_whose_master_is_gone_says_how_to_take_it_over(job: Job) -> None:
+def kill_launcher_of(job: Job) -> None:
+    """The job trains, and nobody watches over it."""
     job.start_steps(TWO, steps=100000)
     job.until_stepping(2)
     assert job.launcher is not None
     job.launcher.kill()
     job.launcher.wait()
-    os.kill(job.card["master"]["pid"], signal.SIGKILL)
-    for word in ("status", "why"):
-        done = job.command(word, "--job", str(job.run_dir))
-        said = done.stdout + done.stderr
-        assert f"paceline run --resume --run-dir {job.run_dir} takes over" in said, said
+
+
+def take_over(job: Job) -> None:
     job.start(["--resume"], [])
     job.until_stepping(2)
     assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
     job.wait()
 
 
+def test_a_job_whose_master_is_gone_says_how_to_take_it_over(job: Job) -> None:
+    kill_launcher_of(job)
+    os.kill(job.card["master"]["pid"], signal.SIGKILL)
+    for word in ("status", "why"):
+        done = job.command(word, "--job", str(job.run_dir))
+        said = done.stdout + done.stderr
+        assert f"paceline run --resume --run-dir {job.run_dir} takes over" in said, said
+    take_over(job)
+
+
 def test_it_says_when_nobody_watches_over_the_job(job: Job) -> None:
-    job.start_steps(TWO, steps=100000)
-    job.until_stepping(2)
-    assert job.launcher is not None
-    job.launcher.kill()
-    job.launcher.wait()
+    kill_launcher_of(job)
     looking = attach(job)
     assert looking.stderr is not None
     lines = [looking.stderr.readline() for _ in range(3)]
     looking.send_signal(signal.SIGTERM)
     looking.communicate(timeout=DEADLINE_S)
     assert any("launcher is gone" in line for line in lines), lines
-    job.start(["--resume"], [])
-    job.until_stepping(2)
-    assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
-    job.wait()
+    take_over(job)
