@@ -48,15 +48,14 @@ bool HasLeft(const AgentFiles& files, pid_t pid) {
 }
 
 core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace) {
-  constexpr int kNotAuthorised = 4;
   if (refusal.code == "PL-E110") return {refusal.what, core::kExitFenced, Duration()};
-  if (refusal.code == "PL-E049") return {refusal.what, kNotAuthorised, stop_grace};
-  return {refusal.what, kNotAuthorised};
+  if (refusal.code == "PL-E049") return {refusal.what, core::kExitNotAuthorised, stop_grace};
+  return {refusal.what, core::kExitNotAuthorised};
 }
 
 core::LeaveAsked RescuedLeave(Duration stop_grace) {
-  constexpr int kUnreachable = 3;  // the same as after orphan_after without a master
-  return {"`paceline ckpt rescue` brings its newest step to storage", stop_grace, kUnreachable};
+  return {"`paceline ckpt rescue` brings its newest step to storage", stop_grace,
+          core::kExitUnreachable};
 }
 
 wire::Refusal DeniedBecause(const std::string& why) {

@@ -143,8 +143,7 @@ std::string FailureText(const ExitCause& cause) {
     case ExitCause::Kind::kUnknown:
       return cause.headline.empty() ? "ended for an unknown cause" : cause.headline;
     case ExitCause::Kind::kNotStarted:
-      return cause.headline.empty() ? "could not be started"
-                                    : "could not be started: " + cause.headline;
+      return std::string(kNotStartedText) + (cause.headline.empty() ? "" : ": " + cause.headline);
     case ExitCause::Kind::kHung: return cause.headline.empty() ? "was hung" : cause.headline;
   }
   return "ended";

@@ -20,6 +20,7 @@
 // or a lost node is never charged.
 
 #include <string>
+#include <string_view>
 
 #include "paceline/base/instant.h"
 #include "paceline/core/job_state.h"
@@ -44,6 +45,11 @@ bool LooksLikeCascade(const ExitCause& cause);
 // Equal for equal failures. Empty if the rank did not end by itself: SIGKILL and SIGTERM come from
 // outside, except from the kernel when memory runs out.
 std::string FailureFingerprint(const ExitCause& cause);
+
+// What FailureText begins with for a rank that was not started.
+inline constexpr std::string_view kNotStartedText = "could not be started";
+// The end of a headline that names a rank whose script returned while its peers trained on.
+inline constexpr std::string_view kEndedEarlyText = "had ended with exit code 0 before";
 
 // "ValueError: bad batch (train.py:31)", "was killed by SIGKILL", "exited with code 3", …
 std::string FailureText(const ExitCause& cause);

@@ -10,8 +10,11 @@ namespace paceline::core {
 // Exit code of a job that its platform ends after a notice. Its newest step is in storage, and the
 // next master of the job goes on from there.
 inline constexpr int kExitStoppedSaved = 10;
-// Of a node's agent: the node was taken out of the job, or another incarnation has its place.
-inline constexpr int kExitFenced = 92;
+// Exit codes of an agent.
+inline constexpr int kExitUnreachable = 3;    // it gave up its search for the master
+inline constexpr int kExitNotAuthorised = 4;  // the master refused it
+inline constexpr int kExitFenced =
+    92;  // its node was taken out, or a later incarnation has the place
 
 // After the grace, how long a node may still report that its ranks ended.
 inline constexpr Duration kFinishPatience = Duration::Seconds(10);

@@ -67,6 +67,8 @@ struct NodeState {
   std::vector<NodeDevices> devices;        // in the order of its local ranks; empty: not told
   // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
+  // It left, or was taken out: only its next agent brings it back.
+  bool IsSentAway() const { return status == Status::kLeft || status == Status::kEvicted; }
   bool operator==(const NodeState&) const = default;
 };
 std::string_view NodeStatusName(NodeState::Status status);

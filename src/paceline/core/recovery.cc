@@ -238,8 +238,7 @@ bool TakeOutBroken(Turn& turn) {
   if (!view.budget.exhausted || view.PlanWithoutBlamed().empty()) return false;
   MARK("a node that cannot start its ranks is taken out");
   const NodeState& node = *state.Find(state.incident.blamed);
-  constexpr std::string_view kNotStarted = "could not be started";  // as FailureText has it
-  const std::string why = budget.last_headline.substr(kNotStarted.size());
+  const std::string why = budget.last_headline.substr(kNotStartedText.size());
   EvictNode(turn, node.id,
             "could not start its worker processes " + std::to_string(budget.same_failure_count) +
                 " times" + why + " (see logs/" + node.name + "/starter.log)",

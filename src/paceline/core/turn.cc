@@ -58,6 +58,11 @@ Duration TimeLeft(const NodeState& node) {
   return std::max(Duration(), node.notice->leave_by - node.since - kKilledBefore);
 }
 
+// Of the agent of a node that is sent away.
+int ExitCodeOf(const NodeState& node) {
+  return node.status == NodeState::Status::kEvicted ? kExitFenced : 0;
+}
+
 bool SameOrder(Assignment a, const Assignment& b) {
   a.reason = b.reason;
   return a == b;
@@ -70,14 +75,13 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
   Assignment assignment;
   assignment.generation = state.generation;
   const bool over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
-  const bool evicted = known != nullptr && known->status == NodeState::Status::kEvicted;
-  const bool left = evicted || (known != nullptr && known->status == NodeState::Status::kLeft);
+  const bool left = known != nullptr && known->IsSentAway();
   const Duration stop_grace = state.spec.timers.stop_grace;
   if (over || left) {
     assignment.kind = Assignment::Kind::kLeave;
     assignment.grace = over ? state.stop_grace : std::min(stop_grace, TimeLeft(*known));
     assignment.signal = over ? state.stop_signal : 0;
-    assignment.exit_code = over ? state.exit_code : (evicted ? kExitFenced : 0);
+    assignment.exit_code = over ? state.exit_code : ExitCodeOf(*known);
     assignment.reason = over ? state.final_reason : known->reason;
     return assignment;
   }

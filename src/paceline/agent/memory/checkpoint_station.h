@@ -110,12 +110,12 @@ class CheckpointStation {
 
   // The job ends, and none of this node's images are needed.
   bool is_over() const { return machine_.order().is_over || is_rescued_; }
-  // The agent has a master, or has lost it. Without one it takes part in a rescue.
+  // Tells whether the agent is connected to a master. An agent without one takes part in a rescue.
   void SetLinked(bool is_linked);
   // The directory of the checkpoints; "": no rank has named it yet.
   std::string Directory() const;
-  // For an agent whose ranks have ended. False: images of this node may still have to go to
-  // storage. `has_hope`: a master may order that.
+  // Whether an agent whose ranks have ended may exit. False: images of this node may still have to
+  // go to storage, because a master may order it (`has_hope`), or for a rescue.
   bool MayEnd(bool has_hope);
   // The job is over: removes the arenas, unless they have the only copy of the newest step.
   void CleanUp();

@@ -53,8 +53,8 @@ Result<void> LookForClaim(ckpt::Store* store, ClaimDone* done) {
 }  // namespace
 
 // With remote storage, write to the local disk first. This frees the memory soon, and storage that
-// hangs blocks only tasks that need it. A rescue needs no free memory, because its ranks have
-// ended.
+// hangs blocks only tasks that need it. A rescue writes to storage directly: the job's ranks have
+// ended, so no save waits for the memory.
 Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
   if (task->claim == nullptr) return tier_->Send(store, task->place, &pacer_);
   const ckpt::Arena& arena = *task->claim->arena;

@@ -30,6 +30,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/core/checkpoint/rank_text.h"
 #include "paceline/core/checkpoint/rescue.h"
 
 namespace paceline::cli {
@@ -347,7 +348,7 @@ Problem Rescue::NotWhole(const core::Rescuable& found) const {
                         : Concat("the hosts that answered (", Hosts(), ") have no image");
   if (found.newest.has_value()) {
     why = Concat("the hosts that answered (", Hosts(), ") have no image of ",
-                 core::SayRanks(found.missing), " of ", Say(*found.newest),
+                 core::RankText(found.missing), " of ", Say(*found.newest),
                  ", and no older step as a whole");
   }
   return {.code = "PL-E088",
@@ -399,7 +400,7 @@ int CkptRescue(Invocation& invocation, const std::string& job) {
                                     ", so nothing is to be rescued"),
                      .where = place->run_dir,
                      .why = "the job's journal is here, and its master can be started again",
-                     .fix = "paceline run --resume --run-dir " + ShellWord(place->run_dir)});
+                     .fix = ResumeCommand(place->run_dir)});
   }
   KnownCheckpoints known = CheckpointsKnownIn(place->run_dir);
   if (known.directory.empty()) {

@@ -9,10 +9,10 @@ namespace paceline::cli {
 
 enum ExitCode : int {
   kExitDone = 0,
-  kExitTrainingFailed = 1,  // after the recovery ladder has no rung left
-  kExitUsage = 2,           // a flag, a setting, a missing script
-  kExitUnreachable = 3,     // the control plane does not answer
-  kExitNotAuthorised = 4,
+  kExitTrainingFailed = 1,                    // after the recovery ladder has no rung left
+  kExitUsage = 2,                             // a flag, a setting, a missing script
+  kExitUnreachable = core::kExitUnreachable,  // the control plane does not answer
+  kExitNotAuthorised = core::kExitNotAuthorised,
   kExitFindings = 5,                      // done, and something was found (doctor)
   kExitStoppedSaved = 10,                 // stopped on a scheduler's notice, state saved: requeue
   kExitNotStored = core::kExitNotStored,  // all done, but the last saved step is in memory only

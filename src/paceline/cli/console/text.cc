@@ -184,6 +184,10 @@ std::string ShellWord(std::string_view word) {
   return out + "'";
 }
 
+std::string ResumeCommand(std::string_view run_dir) {
+  return "paceline run --resume --run-dir " + ShellWord(run_dir);
+}
+
 std::string PointAtArgument(std::string_view command, std::span<const std::string> args,
                             size_t index) {
   constexpr size_t kAround = 3;

@@ -38,6 +38,8 @@ std::string Table(const std::vector<std::vector<std::string>>& rows, size_t widt
 
 // A word as a POSIX shell would need it.
 std::string ShellWord(std::string_view word);
+// The command that goes on with the job of a run directory.
+std::string ResumeCommand(std::string_view run_dir);
 
 // "paceline run --nprc 2 train.py" with a second line that points at args[index].
 std::string PointAtArgument(std::string_view command, std::span<const std::string> args,

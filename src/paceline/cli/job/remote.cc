@@ -157,7 +157,7 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
 }
 
 std::string TakeOverText(const JobPlace& place) {
-  return Concat("paceline run --resume --run-dir ", ShellWord(place.run_dir), " takes over");
+  return ResumeCommand(place.run_dir) + " takes over";
 }
 
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {

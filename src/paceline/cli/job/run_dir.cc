@@ -105,12 +105,11 @@ Check CheckDirectory(const std::string& path) {
 Check CheckUse(const RunDirRequest& request, const std::string& path) {
   const bool holds_job = HoldsJob(path);
   if (holds_job && !request.resume) {
-    return Problem{
-        .code = "PL-E020",
-        .what = "this run directory already holds a run",
-        .where = path,
-        .why = "a run directory belongs to one job",
-        .fix = Concat("paceline run --resume --run-dir ", path, "   or choose another --run-dir")};
+    return Problem{.code = "PL-E020",
+                   .what = "this run directory already holds a run",
+                   .where = path,
+                   .why = "a run directory belongs to one job",
+                   .fix = Concat(ResumeCommand(path), "   or choose another --run-dir")};
   }
   if (!holds_job && request.resume) {
     return Problem{.code = "PL-E026",

@@ -60,7 +60,7 @@ int NotRunning(const JobPlace& place, Output& out) {
                    .what = "no process of " + place.id + " runs on this host",
                    .where = place.run_dir,
                    .why = "its master and its launcher have ended",
-                   .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
+                   .fix = ResumeCommand(place.run_dir)});
 }
 
 // Without the run directory this command cannot read the master's token, but the launcher has it.

@@ -155,7 +155,7 @@ Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
           .fix = Concat(left.reason.find(kRefusedForGood) == std::string::npos
                             ? "repair the storage"
                             : "move that directory away",
-                        ", then\npaceline run --resume --run-dir ", ShellWord(run_dir))};
+                        ", then\n", ResumeCommand(run_dir))};
 }
 
 int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,

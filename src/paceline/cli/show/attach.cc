@@ -48,7 +48,7 @@ int Ended(const JobPlace& place, Output& out) {
                      .what = "the job does not run any more, although it has not ended",
                      .where = place.run_dir,
                      .why = "its master and its launcher are gone",
-                     .fix = "paceline run --resume --run-dir " + ShellWord(place.run_dir)});
+                     .fix = ResumeCommand(place.run_dir)});
   }
   out.Say("Ended: " + Visible(status->final_reason));
   return *status->exit_code;
@@ -113,10 +113,8 @@ int RunAttach(Invocation& invocation) {
   if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
   out.Say(Concat("Attached to ", place->id, ", ", status.phase, ". Ctrl-C leaves it running."));
   if (!place->has_launcher()) {
-    out.Say(
-        "Its launcher is gone, so an agent or master that dies is not restarted until\n  paceline "
-        "run --resume --run-dir " +
-        ShellWord(place->run_dir));
+    out.Say("Its launcher is gone, so an agent or master that dies is not restarted until\n  " +
+            ResumeCommand(place->run_dir));
   }
   options.timeout = kStatusLinePatience;
   wire::ControlClient client(options);

@@ -7,6 +7,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
+#include "paceline/core/budget.h"
 
 namespace paceline::cli {
 namespace {
@@ -92,8 +93,8 @@ std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEv
   return outcome;
 }
 
-// Decisions since the last progress, oldest first, but what is evidence of this one. None if a rank
-// that fails is not the matter.
+// The decisions between the last progress and this one, oldest first, without those that are
+// evidence of it.
 std::vector<JobEvent> TriedBefore(const std::vector<JobEvent>& events, const JobEvent& event,
                                   const std::vector<JobEvent>& evidence) {
   std::vector<JobEvent> tried;
@@ -144,7 +145,7 @@ std::string MendingOf(const JobEvent& fault) {
   if (DetailOf(fault, "how") == "signaled" && DetailOf(fault, "code") == "9") {
     return "find what sent SIGKILL (`dmesg -T` names the kernel's own kills)";
   }
-  if (headline.ends_with("had ended with exit code 0 before")) {
+  if (headline.ends_with(core::kEndedEarlyText)) {
     return "let all ranks end after the same step";
   }
   const std::string_view place = PlaceIn(headline);
@@ -166,7 +167,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   if (event.kind == "job_finished" || (last != nullptr && last->kind == "job_finished")) {
     const JobEvent& end = last == nullptr ? event : *last;
     if (DetailOf(end, "exit_code") == "0") return kHasFinished;
-    const std::string resume = "paceline run --resume --run-dir " + ShellWord(run_dir);
+    const std::string resume = ResumeCommand(run_dir);
     return explanation.first_fault.has_value()
                ? Concat(MendingOf(*explanation.first_fault), ", then ", resume)
                : resume;

@@ -5,6 +5,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/core/checkpoint/commit_fact.h"
+#include "paceline/core/checkpoint/rank_text.h"
 #include "paceline/core/checkpoint/restore.h"
 
 namespace paceline::core {
@@ -20,19 +21,6 @@ bool AreAllThere(const CheckpointView& view, const std::map<NodeId, CheckpointRe
   return std::all_of(seats.begin(), seats.end(), [&](const Seat& seat) {
     return reports.contains(seat.node) || (view.is_gone && view.is_gone(seat.node));
   });
-}
-
-// "what ranks 3, 7, 12 and 40 more saved".
-std::string Listed(const std::set<uint32_t>& ranks) {
-  constexpr size_t kNamedMax = 8;
-  std::string text = ranks.size() == 1 ? "what rank " : "what ranks ";
-  size_t named = 0;
-  for (const uint32_t rank : ranks) {
-    if (named == kNamedMax) break;
-    text += (named++ == 0 ? "" : ", ") + std::to_string(rank);
-  }
-  if (ranks.size() > named) text += " and " + std::to_string(ranks.size() - named) + " more";
-  return text + " saved";
 }
 
 Generation GenerationOf(const CheckpointView& view) {
@@ -236,7 +224,8 @@ std::optional<CheckpointFact> CheckpointLedger::WatchPersist(Instant now,
   if (NoteShardProblem(now, view, said)) return std::nullopt;
   const std::set<uint32_t> missing = NotDurable();
   if (now >= persist_->since + kPersistMax) {
-    const std::string what = missing.empty() ? "its manifest" : Listed(missing);
+    const std::string what =
+        missing.empty() ? "its manifest" : "what " + RankText(missing) + " saved";
     GiveUp(now, what + " was not there after 30 minutes", Fault::kStorage, said);
     return std::nullopt;
   }

@@ -5,8 +5,6 @@
 #include <map>
 #include <utility>
 
-#include "paceline/base/text.h"
-
 namespace paceline::core {
 namespace {
 
@@ -94,18 +92,6 @@ Rescuable FindRescuable(const std::vector<RescueAnswer>& answers) {
     return result;
   }
   return result;
-}
-
-std::string SayRanks(const std::set<uint32_t>& ranks) {
-  constexpr size_t kNamedMax = 8;
-  std::string text = ranks.size() == 1 ? "rank" : "ranks";
-  size_t named = 0;
-  for (const uint32_t rank : ranks) {
-    if (named == kNamedMax) break;
-    text += Concat(named++ == 0 ? " " : ", ", rank);
-  }
-  if (ranks.size() > named) text += Concat(" and ", ranks.size() - named, " more");
-  return text;
 }
 
 }  // namespace paceline::core

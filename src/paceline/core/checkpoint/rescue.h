@@ -29,7 +29,4 @@ struct Rescuable {
 };
 Rescuable FindRescuable(const std::vector<RescueAnswer>& answers);
 
-// "ranks 0, 2 and 5 more".
-std::string SayRanks(const std::set<uint32_t>& ranks);
-
 }  // namespace paceline::core

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "gtest/gtest.h"
+#include "paceline/core/checkpoint/rank_text.h"
 
 namespace paceline::core {
 namespace {
@@ -64,7 +65,7 @@ TEST(Rescue, WithoutAllImagesTheNewestStepAndItsMissingRanksAreNamed) {
   EXPECT_FALSE(found.whole.has_value());
   EXPECT_EQ(found.newest, Saved(7));
   EXPECT_EQ(found.missing, (std::set<uint32_t>{0, 2, 3}));
-  EXPECT_EQ(SayRanks(found.missing), "ranks 0, 2, 3");
+  EXPECT_EQ(RankText(found.missing), "ranks 0, 2, 3");
 }
 
 TEST(Rescue, NoHostHasAnything) {
@@ -115,8 +116,8 @@ TEST(Rescue, ABrokenAnswerIsNoStep) {
 TEST(Rescue, ManyRanksAreCounted) {
   std::set<uint32_t> ranks;
   for (uint32_t rank = 0; rank < 11; ++rank) ranks.insert(rank);
-  EXPECT_EQ(SayRanks(ranks), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
-  EXPECT_EQ(SayRanks({4}), "rank 4");
+  EXPECT_EQ(RankText(ranks), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 3 more");
+  EXPECT_EQ(RankText({4}), "rank 4");
 }
 
 }  // namespace

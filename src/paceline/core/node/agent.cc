@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/finish.h"
 #include "paceline/core/signal_number.h"
 
 namespace paceline::core {
@@ -13,8 +14,6 @@ namespace {
 constexpr uint32_t kSpawnFailuresMax = 3;
 // Restarts in a row without a master and without progress. The master would look at more evidence.
 constexpr uint32_t kSoloFailuresMax = 3;
-// Exit code of an agent that gave up its search for the master.
-constexpr int kUnreachableExitCode = 3;
 
 using Kind = Assignment::Kind;
 using State = RankReport::State;
@@ -318,7 +317,7 @@ class AgentTurn {
     if (now_ < m_.unlinked_since_ + m_.spec_.timers.orphan_after) return;
     MARK("agent gives up");
     m_.leaving_ = LeaveAsked{"no master for " + ToString(m_.spec_.timers.orphan_after),
-                             m_.spec_.timers.stop_grace, kUnreachableExitCode, false};
+                             m_.spec_.timers.stop_grace, kExitUnreachable, false};
     m_.stop_since_ = now_;
   }
 

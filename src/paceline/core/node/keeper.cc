@@ -17,9 +17,6 @@ constexpr uint32_t kExitsAtOnceMax = 5;
 constexpr Duration kEndPatience = Duration::Seconds(30);
 // Exit codes that another attempt cannot change.
 constexpr int kExitUsage = 2;
-constexpr int kExitNotAuthorised = 4;
-// The agent was without a master for orphan_after and has ended its ranks.
-constexpr int kExitUnreachable = 3;
 
 }  // namespace
 
@@ -121,7 +118,7 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
   if (event.by_itself && is_final) {
     agent.state = Child::State::kDone;
     const bool is_out = event.code == kExitFenced;
-    // The others may train on, and need the master of this host.
+    // Other hosts may train on, and their master is a child of this launcher.
     if ((is_out && plan_.has_master) || !AllAgentsDone()) return;
     actions->push_back(GiveUp{event.code, is_out ? "this host has no place in the job any more"
                                                  : "no agent of this host can run"});

@@ -84,15 +84,10 @@ void SendAway(Turn& turn, NodeId id, const std::string& name) {
   Disconnect(turn, id, link);
 }
 
-// It left, or was taken out: only its next agent brings it back.
-bool IsSentAway(const NodeState& node) {
-  return node.status == Status::kLeft || node.status == Status::kEvicted;
-}
-
 // A node that was lost or sent away may take part again once it has no ranks.
 void WelcomeBack(Turn& turn, NodeId id) {
   const NodeState* node = turn.state().Find(id);
-  if (node->status != Status::kLost && !IsSentAway(*node)) return;
+  if (node->status != Status::kLost && !node->IsSentAway()) return;
   const NodeLink& link = turn.Link(id);
   if (!link.connection) return;
   if (IsFenced(turn.state(), node->name, link.incarnation)) {
@@ -355,7 +350,7 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
     turn.Emit(Joined(id, report, true));
   }
   const bool leaving =
-      known && IsSentAway(*node) && turn.Link(id).agent_incarnation == report.agent_incarnation;
+      known && node->IsSentAway() && turn.Link(id).agent_incarnation == report.agent_incarnation;
   Admit(turn, id, event);
   TakeWholeTruth(turn, id, report);
   if (leaving) return;

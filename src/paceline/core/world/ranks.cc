@@ -28,8 +28,8 @@ RankFailed Failure(const JobState& state, NodeId node, const RankReport& rank) {
           .cause = rank.exit};
 }
 
-// "rank 1 on n2 had ended with exit code 0": one whose script returned while its peers train on.
-// Empty if there is none.
+// "rank 1 on n2 had ended with exit code 0 before": one whose script returned while its peers train
+// on. Empty if there is none.
 std::string EndedEarly(Turn& turn) {
   const World& world = *turn.state().world;
   for (const Seat& seat : world.seats) {
@@ -37,8 +37,8 @@ std::string EndedEarly(Turn& turn) {
       const bool is_early = rank.generation == world.generation && rank.state == State::kExited &&
                             rank.exit.is_success();
       if (!is_early) continue;
-      return "rank " + ToString(rank.rank) + " on " + turn.state().NameOf(seat.node) +
-             " had ended with exit code 0";
+      return "rank " + ToString(rank.rank) + " on " + turn.state().NameOf(seat.node) + " " +
+             std::string(kEndedEarlyText);
     }
   }
   return "";
@@ -144,7 +144,7 @@ void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
   if (LooksLikeCascade(rank.exit)) {
     if (const std::string early = EndedEarly(turn); !early.empty()) {
       MARK("a rank ended before its peers");
-      failure.cause.headline += "; " + early + " before";
+      failure.cause.headline += "; " + early;
     }
   }
   turn.Emit(std::move(failure), {turn.state().world_seq});

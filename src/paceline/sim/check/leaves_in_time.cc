@@ -1,4 +1,5 @@
-// A node under notice has left the job when its platform ends it, so its end is no failure.
+// The check: a node under notice has left the job before its platform ends it. So the end of such a
+// node is no failure.
 
 #include <string>
 
