@@ -203,3 +203,11 @@ def test_events_since_and_clean_older_than_look_at_the_time(make_job: Callable[.
     (told,) = ask_host(job, "clean", "--older-than", "10ms")
     assert str(job.run_dir) in [item["path"] for item in told["removed"]]
     assert not job.run_dir.exists()
+
+
+def test_ranks_lines_that_stdout_does_not_take_are_told_once(job: Job) -> None:
+    job.stdout_path = Path("/dev/full")
+    job.start_steps(TWO, "--print", steps=5)
+    assert job.wait() == 0
+    assert job.stderr.count("lines of the ranks cannot be shown here: No space left") == 1
+    assert "step 4" in (job.run_dir / "logs/node0/g1/rank1.out").read_text()

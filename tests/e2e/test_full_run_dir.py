@@ -40,6 +40,8 @@ def start(job: Job, place: Path, last: str) -> None:
 
 def test_a_rank_prints_on_and_its_lost_output_is_noted(job: Job, full: Path) -> None:
     start(job, full, "never")
+    eventually(lambda: f"{job.run_dir}, is full" in job.stderr or None, "the console says so",
+               job=job)
     reached = job.step()
     eventually(lambda: job.step() > reached + 300 or None, "the rank trains on", job=job)
     subprocess.run(["mount", "-o", "remount,size=64m", str(full)], check=True)
@@ -49,7 +51,14 @@ def test_a_rank_prints_on_and_its_lost_output_is_noted(job: Job, full: Path) -> 
     output = job.run_dir / "logs" / "node0" / "g1" / "rank0.out"
     eventually(lambda: "bytes were dropped: the disk was full" in output.read_text() or None,
                "Python output's loss is counted", job=job)
+    eventually(lambda: "has room again" in job.stderr or None, "the console says it", job=job)
     assert not job.events("rank_failed")
+
+
+def test_a_job_that_ends_on_a_full_disk_says_that_output_is_lost(job: Job, full: Path) -> None:
+    start(job, full, "end")
+    assert job.wait() == 0, job.stderr
+    assert "is still full at the end of the job" in job.stderr
 
 
 def test_the_first_failure_has_room(job: Job, full: Path) -> None:

@@ -207,8 +207,13 @@ def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:
     codes = [host.job.wait() for host in (first, second)]
     assert codes == [143, 143], first.job.stderr + second.job.stderr
     eventually(lambda: not first.pids() and not second.pids(), "nothing is left on either host")
-    # The journal of the first host answers when nobody serves.
+    # The journal of the first host answers when nobody serves. The other host has kept the end.
     assert first.job.events("job_finished")
+    told = second.job.status()
+    assert told is not None
+    assert (told["job"]["phase"], told["job"]["exit_code"]) == ("finished", 143), told
+    why = second.command("why", *["--job", str(second.job.run_dir)])
+    assert "has ended with exit code 143" in why.stderr and ENDPOINT in why.stderr, why.stderr
 
 
 def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:

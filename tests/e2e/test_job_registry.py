@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from job import Job, eventually
+from job import Job, binary, eventually
 
 TWO = ["--standalone", "--nproc-per-node", "2"]
 
@@ -51,6 +51,17 @@ def test_a_pid_that_is_used_again_is_not_taken_for_the_job(job: Job) -> None:
         assert json.loads(job.command("ps", "--json").stdout)["jobs"] == []
     finally:
         stranger.communicate(b"")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another user needs root")
+def test_a_run_directory_below_a_folder_of_another_user_is_told_as_one(job: Job) -> None:
+    hidden = job.directory / "hidden"
+    hidden.mkdir(mode=0o700)
+    env = {name: value for name, value in job.env.items() if name != "PACELINE_RUNTIME_DIR"}
+    status = subprocess.run([binary(), "status", "--job", str(hidden / "runs" / "one")],
+                            user=65534, env=env, check=False, capture_output=True, text=True)
+    assert status.returncode != 0
+    assert "cannot be looked at" in status.stderr, status.stderr
 
 
 @pytest.mark.alone

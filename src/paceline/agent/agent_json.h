@@ -21,7 +21,7 @@ nlohmann::json ReadJson(const std::string& path);
 
 // The progress of a node.
 struct AgentProgress {
-  Generation generation;    // of the last completed assignment
+  Generation generation;    // core::AgentMachine::newest_used
   uint64_t term = 0;        // the highest of the masters that the node has met
   std::string checkpoints;  // directory of the job's checkpoints; "": not known yet
   bool operator==(const AgentProgress&) const = default;

@@ -206,7 +206,10 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
     setup.former_checkpoints = JsonText(former, "checkpoints");
   }
   const bool is_same_boot = former.is_object() && JsonText(former, "boot_id") == identity.boot_id;
-  if (is_same_boot) setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
+  if (is_same_boot) {
+    setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
+    setup.former_generation = Generation(JsonInt<uint64_t>(former, "generation"));
+  }
   // A name server that does not answer costs seconds. An agent that is started again has a node
   // that must not be silent for so long, so it takes the former agent's answer.
   setup.gloo_interface = is_same_boot ? JsonText(former, "gloo_interface")

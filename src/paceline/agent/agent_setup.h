@@ -17,6 +17,7 @@
 #include "paceline/agent/ranks/rank_env.h"
 #include "paceline/agent/ranks/starter_key.h"
 #include "paceline/base/fd.h"
+#include "paceline/model/ids.h"
 #include "paceline/model/node.h"
 #include "paceline/wire/client/agent_stream.h"
 #include "paceline/wire/codec/spec_file.h"
@@ -38,6 +39,7 @@ struct AgentSetup {
   uint64_t incarnation = 0;
   std::string gloo_interface;         // see ranks/gloo_interface.h
   NodeReport identity;                // does not change while this agent lives
+  Generation former_generation;       // of an earlier agent of this boot
   uint64_t former_term = 0;           // the highest of the masters that an earlier agent has met
   uint32_t former_restart_count = 0;  // of the world that an earlier agent of this boot ran
   std::string former_checkpoints;     // directory of the checkpoints, as an earlier agent knew it

@@ -136,7 +136,7 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
     : setup_(std::move(setup)),
       reactor_(std::move(reactor)),
       page_(std::move(page)),
-      machine_(setup_.spec.job),
+      machine_(setup_.spec.job, setup_.former_generation),
       store_port_(setup_.incarnation),
       evidence_(*reactor_, EvidenceSetupOf(setup_),
                 [this](const NodeEvidence& found) { Tell(found); }),
@@ -162,7 +162,7 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                    .lost = [this](const std::string& why) { OnStarterLost(why); }}),
       heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval),
       bond_(setup_.former_term),
-      saved_{Generation(), setup_.former_term, setup_.former_checkpoints} {}
+      saved_{setup_.former_generation, setup_.former_term, setup_.former_checkpoints} {}
 
 absl::Status AgentLoop::Begin() {
   signals_ = OpenAgentSignals();
@@ -476,12 +476,11 @@ void AgentLoop::SaveJson() {
 }
 
 void AgentLoop::NoteCarriedOut() {
-  const AgentProgress now{machine_.carried_out(), bond_.term(),
+  const AgentProgress now{machine_.newest_used(), bond_.term(),
                           station_ == nullptr ? saved_.checkpoints : station_->Directory()};
   const AgentProgress before = std::exchange(saved_, now);
   if (before != now) SaveJson();
-  if (before.generation == now.generation || station_ == nullptr) return;
-  station_->SetGeneration(now.generation);
+  if (station_ != nullptr) station_->SetGeneration(machine_.carried_out());
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ AgentHost::AgentHost(SimWorld& world, Node& node, uint64_t incarnation)
       node_(node),
       incarnation_(incarnation),
       pid_(world.NextPid()),
-      machine_(world.options().spec),
+      machine_(world.options().spec, node.saved_generation()),
       station_(world, node, *this),
       store_port_(kFirstPort + world.NextPort()),
       retry_delay_(world.options().spec.timers.reconnect_delay) {}
@@ -209,7 +209,9 @@ void AgentHost::TellPlan() {
 }
 
 void AgentHost::NoteCarriedOut() {
-  if (has_ended_ || machine_.carried_out() == carried_out_) return;
+  if (has_ended_) return;
+  node_.SaveGeneration(machine_.newest_used());
+  if (machine_.carried_out() == carried_out_) return;
   carried_out_ = machine_.carried_out();
   if (!world_.options().saves.is_used) return;
   world_.SyncSaves(node_);

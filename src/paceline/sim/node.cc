@@ -52,7 +52,10 @@ void Node::PowerOff(bool is_silent) {
   // Nodes of one machine are killed by signals and leave their pages in shared memory. A rebooted
   // host may find its page, too, but its new boot id takes precedence.
   const bool keeps_page = world_.options().local_platform;
-  if (!keeps_page) ended_.clear();
+  if (!keeps_page) {
+    ended_.clear();
+    saved_generation_ = Generation();
+  }
   const std::map<int32_t, RankProcess> gone = std::exchange(processes_, {});
   for (const auto& [pid, process] : gone) {
     if (keeps_page) {

@@ -54,6 +54,9 @@ class Node {
   HostIndex host() const { return index_ + 1; }
   const std::string& name() const { return name_; }
   const std::string& boot_id() const { return boot_id_; }
+  // As agent.json keeps it for the next agent of this boot.
+  Generation saved_generation() const { return saved_generation_; }
+  void SaveGeneration(Generation newest_used) { saved_generation_ = newest_used; }
   bool is_on() const { return is_on_; }
   bool is_frozen() const { return is_frozen_; }
   // True if the node is silent for ever: it is neither thawed nor switched on again.
@@ -134,6 +137,7 @@ class Node {
   const uint32_t index_;
   const std::string name_;
   std::string boot_id_;
+  Generation saved_generation_;
   uint64_t boots_ = 0;
   bool is_on_ = false;
   bool is_twin_ = false;

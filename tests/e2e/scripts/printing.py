@@ -1,4 +1,4 @@
-"""Prints much at each step, for ever, or raises: `printing.py never|STEP|often`.
+"""Prints much at each step, for ever, or raises: `printing.py never|STEP|often`, or ends: `end`.
 
 `often` raises in each world, ten steps later than in the one before. A line goes to descriptor 2 as
 C++ code writes it, past Python's own files.
@@ -13,7 +13,7 @@ import paceline.numpy as pl
 
 WORD = sys.argv[1]
 RESTARTS = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
-LAST = {"never": -1, "often": 20 + 10 * RESTARTS}.get(WORD)
+LAST = {"never": -1, "often": 20 + 10 * RESTARTS, "end": 400}.get(WORD)
 if LAST is None:
     LAST = int(WORD)
 
@@ -22,6 +22,8 @@ while True:
     print("x" * 20_000)
     with contextlib.suppress(OSError):
         os.write(2, b"from C++\n")
+    if step == LAST and WORD == "end":
+        break
     if step == LAST:
         raise ValueError("the loss is NaN")
     pl.step(step)

@@ -27,6 +27,8 @@ class DiskWatch {
   // first look that finds room again; else none.
   std::optional<Duration> Look(Instant now, std::optional<uint64_t> free_bytes);
 
+  bool is_full() const { return full_since_.has_value(); }
+
  private:
   std::optional<Instant> full_since_;
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <string_view>
 #include <utility>
 
@@ -22,13 +23,15 @@ constexpr std::string_view kEraseLine = "\r\x1b[2K";
 // Six hues that are readable on dark and light backgrounds; a node keeps its hue.
 constexpr std::array<int, 6> kNodeColors = {36, 35, 33, 32, 34, 31};
 
-void WriteAll(int fd, std::string_view text) {
+// Returns 0, or the errno of the write that failed.
+int WriteAll(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t wrote = ::write(fd, text.data(), text.size());
     if (wrote < 0 && errno == EINTR) continue;
-    if (wrote < 0) return;  // the reader has closed its end
+    if (wrote < 0) return errno;
     text.remove_prefix(static_cast<size_t>(wrote));
   }
+  return 0;
 }
 
 int ColorOf(std::string_view node) {
@@ -201,9 +204,17 @@ std::string Console::Prefix(const FoldedLine& folded) const {
 
 void Console::Show(const FoldedLine& folded) {
   HideLiveLine();
-  WriteAll(folded.line.is_stderr ? STDERR_FILENO : STDOUT_FILENO,
-           Concat(Prefix(folded), folded.line.text, "\n"));
+  const int error = WriteAll(folded.line.is_stderr ? STDERR_FILENO : STDOUT_FILENO,
+                             Concat(Prefix(folded), folded.line.text, "\n"));
+  if (error != 0 && error != EPIPE) TellUnshown(error);  // EPIPE: the reader has closed its end
   ShowLiveLine();
+}
+
+void Console::TellUnshown(int error) {
+  if (options_.is_quiet || std::exchange(has_told_unshown_, true)) return;
+  WriteAll(STDERR_FILENO,
+           Concat("paceline: lines of the ranks cannot be shown here: ", std::strerror(error),
+                  ". All of them are in ", options_.log_root, ".\n"));
 }
 
 }  // namespace paceline::cli

@@ -57,6 +57,7 @@ class Console {
   void TakeLine(RankLine line);
   void ShowDue();
   void Show(const FoldedLine& folded);
+  void TellUnshown(int error);
   void ArmTimer();
   bool IsShown(const RankLine& line) const;
   std::string Prefix(const FoldedLine& folded) const;
@@ -71,6 +72,7 @@ class Console {
   agent::Reactor::TimerId timer_ = 0;
   std::string live_line_;
   bool is_live_line_shown_ = false;
+  bool has_told_unshown_ = false;
   std::thread thread_;
 };
 

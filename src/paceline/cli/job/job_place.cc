@@ -192,6 +192,9 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
     place.master_pid = PidAt(*master, "pid");
     place.master_start = start_of(*master);
   }
+  if (const auto end = json.find("end"); end != json.end() && end->is_object()) {
+    place.end = JobEnd{JsonInt<int>(*end, "exit_code"), JsonText(*end, "reason")};
+  }
   return place;
 }
 
@@ -311,10 +314,14 @@ Result<JobPlace> FindJob(const Environment& environment, const std::string& aske
   const std::vector<JobPlace> jobs = OncePerJob(KnownJobs(environment));
   if (!asked.empty()) {
     for (const JobPlace& job : jobs) {
-      if (job.id == asked) return job;
+      if (job.id == asked || (job.is_run_dir_gone && job.run_dir == asked)) return job;
     }
     struct stat status {};
-    if (stat(asked.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return ReadJobPlace(asked);
+    const bool is_there = stat(asked.c_str(), &status) == 0;
+    if (is_there && S_ISDIR(status.st_mode)) return ReadJobPlace(asked);
+    if (!is_there && errno == EACCES && asked.find('/') != std::string::npos) {
+      return NotYours(asked);
+    }
     const std::vector<const JobPlace*> named = Named(jobs, asked);
     if (named.size() == 1) return *named.front();
     if (named.size() > 1) return WhichOne(named, "--job " + ShellWord(asked), "have that name");

@@ -14,6 +14,12 @@
 
 namespace paceline::cli {
 
+// How a job ended.
+struct JobEnd {
+  int exit_code = 0;
+  std::string reason;
+};
+
 struct JobPlace {
   std::string id;
   std::string name;
@@ -29,6 +35,7 @@ struct JobPlace {
   bool is_joined = false;        // the master runs on another host
   bool is_run_dir_gone = false;  // removed while the job's launcher lives; see KnownJobs
   double created = 0;            // seconds since 1970; 0 = not told
+  std::optional<JobEnd> end;     // as told by a master that ran on another host
 
   // The kernel reuses pids, so the start time is compared as well.
   bool has_master() const;  // on this host

@@ -22,8 +22,17 @@ namespace {
 constexpr size_t kTokenBytesMax = 256;
 constexpr int kPauseMilliseconds = 100;  // between looks at a job whose master is being restarted
 
+Problem EndedElsewhere(const JobPlace& place) {
+  return Problem{.code = "PL-E030",
+                 .what = Concat(place.id, " has ended with exit code ", place.end->exit_code, ": ",
+                                Visible(place.end->reason)),
+                 .where = place.run_dir,
+                 .why = Concat("its history is on the master's host, ", place.master_addr),
+                 .fix = "the same command there"};
+}
+
 Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
-  if (place.is_joined) return MasterIsAway(place);
+  if (place.is_joined) return place.end.has_value() ? EndedElsewhere(place) : MasterIsAway(place);
   auto records = master::ReadJournal(place.run_dir + "/journal.db");
   if (records.ok() && !records->empty()) return *std::move(records);
   const bool is_there = records.ok();
@@ -70,8 +79,15 @@ Problem MasterIsAway(const JobPlace& place) {
                  .fix = fix};
 }
 
-// The status of a job without a master, from its journal. No node counts as connected.
+// The status of a job without a master, from its journal. No node counts as connected. On a host
+// that joined, only how the job ended is known.
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
+  if (place.is_joined && place.end.has_value()) {
+    return wire::JobStatus{.job_id = place.id,
+                           .phase = "finished",
+                           .exit_code = place.end->exit_code,
+                           .final_reason = place.end->reason};
+  }
   auto records = RecordsOf(place);
   if (!records.ok()) return records.problem();
   core::Job job;
@@ -208,7 +224,9 @@ Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
       wire::ControlClient client(*options);
       const absl::Status status = client.WatchEvents(next, follow, take_new);
       if (!wants_more || (status.ok() && (is_over || !follow))) return std::nullopt;
-      if (!status.ok() && is_left) return MasterIsAway(*now);
+      if (!status.ok() && is_left) {
+        return now->end.has_value() ? EndedElsewhere(*now) : MasterIsAway(*now);
+      }
       if (!status.ok() && !IsAway(status)) return ProblemFrom(status);
       if (is_over || !follow) return EventsFromJournal(place, next, take_new);
     }

@@ -136,21 +136,24 @@ Result<Fd> TakeLock(const std::string& path) {
 }  // namespace
 
 std::string FormatJobCard(const JobCard& card) {
-  const json text = {{"schema", "paceline.job/1"},
-                     {"id", card.job_id},
-                     {"name", card.name},
-                     {"argv", card.argv},
-                     {"cwd", card.cwd},
-                     {"has_master", card.has_master},
-                     {"master", {{"addr", card.master_address}, {"pid", card.master.pid}}},
-                     {"launcher_pid", card.launcher.pid},
-                     {"launcher", ProcessJson(card.launcher)},
-                     {"pid_space", card.pid_space},
-                     {"insecure", card.insecure},
-                     {"http_port", card.http_port},
-                     {"nodes", card.nodes},
-                     {"relay", card.relay},
-                     {"created", card.created}};
+  json text = {{"schema", "paceline.job/1"},
+               {"id", card.job_id},
+               {"name", card.name},
+               {"argv", card.argv},
+               {"cwd", card.cwd},
+               {"has_master", card.has_master},
+               {"master", {{"addr", card.master_address}, {"pid", card.master.pid}}},
+               {"launcher_pid", card.launcher.pid},
+               {"launcher", ProcessJson(card.launcher)},
+               {"pid_space", card.pid_space},
+               {"insecure", card.insecure},
+               {"http_port", card.http_port},
+               {"nodes", card.nodes},
+               {"relay", card.relay},
+               {"created", card.created}};
+  if (card.end.has_value()) {
+    text["end"] = {{"exit_code", card.end->exit_code}, {"reason", card.end->reason}};
+  }
   return PrintJson(text, {.indent = 1}) + "\n";
 }
 

@@ -12,6 +12,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/cli/console/environment.h"
 #include "paceline/cli/console/error.h"
+#include "paceline/cli/job/job_place.h"
 
 namespace paceline::cli {
 
@@ -31,6 +32,8 @@ struct JobCard {
   std::vector<std::string> nodes;  // agents of this host
   std::string relay;   // host:port where the first of them serves as a relay; "": it does not
   double created = 0;  // seconds since 1970
+  // On a host that joined: how the master said that the job has ended.
+  std::optional<JobEnd> end;
 };
 
 std::string FormatJobCard(const JobCard& card);

@@ -331,6 +331,7 @@ void Launcher::OnSupervisor(wire::SupervisorEvent event) {
   } else if (const auto* wish = std::get_if<Wish>(&event)) {
     OnWish(*wish);
   } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {
+    told_end_ = JobEnd{ended->exit_code, ended->reason};
     OnJobEnded(ended->exit_code, ended->reason);
   }
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "paceline/agent/leave_signal.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/spawn.h"
+#include "paceline/cli/job/job_place.h"
 #include "paceline/cli/job/run_dir.h"
 #include "paceline/core/node/keeper.h"
 #include "paceline/core/stop_asks.h"
@@ -44,11 +46,6 @@ struct LauncherOptions {
   std::function<void()> serving;  // called once: the master answers, or runs on another host
 };
 
-struct JobEnd {
-  int exit_code = 0;
-  std::string reason;
-};
-
 class Launcher {
  public:
   static absl::StatusOr<std::unique_ptr<Launcher>> Create(LauncherOptions options);
@@ -58,6 +55,9 @@ class Launcher {
 
   // Blocks until the job has ended and no process of it lives on this host.
   JobEnd Run();
+
+  // How the job ended, if the master has said so. A host can leave a job that goes on.
+  const std::optional<JobEnd>& told_end() const { return told_end_; }
 
  private:
   // A process under supervision, started by this launcher or by an earlier one.
@@ -130,6 +130,7 @@ class Launcher {
   int notice_signal_ = 0;
   int64_t taken_at_ns_ = 0;
   JobEnd end_;
+  std::optional<JobEnd> told_end_;
 };
 
 }  // namespace paceline::cli

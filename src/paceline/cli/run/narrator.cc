@@ -146,6 +146,7 @@ void Narrator::TakeFailure(const wire::JobEvent& event) {
   root.generation = event.generation;
   root.step = event.step;
   root.sentence = event.sentence;
+  root.headline = DetailOf(event, "headline");
   const std::string how = DetailOf(event, "how");
   root.was_started = how != "not_started";
   const auto code = ParseWhole<int>(DetailOf(event, "code"));

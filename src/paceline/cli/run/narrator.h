@@ -25,6 +25,7 @@ struct RootFailure {
   uint64_t generation = 0;
   std::optional<int64_t> step;
   std::string sentence;
+  std::string headline;   // "ValueError: bad batch (train.py:3)"
   std::string traceback;  // empty if the rank left none, or was on another host
   bool was_started = true;
   std::optional<int> rank_exit_code;  // as a shell would see it: 128 + signal for a signal

@@ -132,7 +132,9 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_
     problem.where = Concat(
         "rank ", story.root->rank, " on ", story.root->node,
         story.root->step.value_or(-1) >= 0 ? Concat(", step ", *story.root->step) : std::string());
-    problem.why = story.root->sentence;
+    const bool is_said =
+        !story.root->headline.empty() && end.reason.find(story.root->headline) != std::string::npos;
+    if (!is_said) problem.why = story.root->sentence;
     if (!story.root->was_started) {
       problem.code = "PL-E065";
       problem.fix = Concat("fix the cause that is named above; ", run_dir, "/logs/",
@@ -313,6 +315,13 @@ void TellPlatform(const JobEnd& end) {
   [[maybe_unused]] const ssize_t written = ::write(file.get(), line.data(), line.size());
 }
 
+// A host that joined has no journal. There job.json says how the job ended, for later commands.
+void KeepEnd(PreparedRun& run, const std::optional<JobEnd>& end) {
+  if (run.card.has_master || !end.has_value()) return;
+  run.card.end = end;
+  SaveJobCard(run.card, run.dir.path, run.runtime_dir);
+}
+
 // The reason of the job's end if its exit code was 0, so that it is not run again.
 std::optional<std::string> EndedWell(const PreparedRun& run) {
   if (!run.is_resumed || !run.card.has_master) return std::nullopt;
@@ -377,6 +386,7 @@ int RunRun(Invocation& invocation) {
       std::make_unique<StatusLine>(client, **console, StatusPlaceOf(run, shown.has_live_line));
   const JobEnd end = (*launcher)->Run();
   if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
+  KeepEnd(run, (*launcher)->told_end());
   status_line.reset();
   const Story story = narrator->Finish();
   narrator.reset();

@@ -1,6 +1,7 @@
 #include "paceline/cli/run/status_line.h"
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "paceline/agent/socket/reactor.h"
@@ -75,6 +76,27 @@ void StatusLine::Follow() {
       console_.SetLiveLine(status.ok() ? LiveLine(*status) : "waiting for the master");
     }
     TellWait(status);
+    TellRoom();
+  }
+  TellRoom();
+  if (disk_.is_full()) {
+    console_.Narrate(Concat("paceline: the disk of ", Visible(place_.run_dir),
+                            " is still full at the end of the job: the ranks' last output is "
+                            "lost, and so may be the job's last records."));
+  }
+}
+
+void StatusLine::TellRoom() {
+  const bool was_full = disk_.is_full();
+  const std::optional<Duration> full =
+      disk_.Look(agent::MonotonicNow(), agent::DiskWatch::FreeBytes(place_.run_dir));
+  if (full.has_value()) {
+    console_.Narrate(Concat("paceline: the disk of the run directory has room again, after about ",
+                            full->seconds(), " s. What the ranks printed meanwhile is lost."));
+  } else if (disk_.is_full() && !was_full) {
+    console_.Narrate(Concat("paceline: the disk of the run directory, ", Visible(place_.run_dir),
+                            ", is full. The ranks go on, and what they print is lost until there "
+                            "is room."));
   }
 }
 

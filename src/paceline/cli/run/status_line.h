@@ -2,7 +2,8 @@
 
 // The live line of a terminal: asks the master about once a second. Without a terminal, as in the
 // log of a batch job, it asks less often. In both cases it prints from time to time what a job that
-// does not train waits for. Nothing else depends on it.
+// does not train waits for, and that the disk of the run directory is full, because the ranks'
+// output is lost meanwhile. Nothing else depends on it.
 
 #include <condition_variable>
 #include <mutex>
@@ -11,6 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "paceline/agent/ranks/disk_watch.h"
 #include "paceline/cli/console/console.h"
 #include "paceline/cli/run/wait_teller.h"
 #include "paceline/wire/client/control_client.h"
@@ -38,6 +40,7 @@ class StatusLine {
  private:
   void Follow();
   void TellWait(const absl::StatusOr<wire::JobStatus>& status);
+  void TellRoom();
   bool Pause();
   std::string Rescue() const;
 
@@ -46,6 +49,7 @@ class StatusLine {
   const Place place_;
   WaitTeller teller_;            // of waits that the master tells of
   WaitTeller no_master_teller_;  // of a master that does not answer
+  agent::DiskWatch disk_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;

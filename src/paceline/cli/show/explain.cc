@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "paceline/base/text.h"
+#include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
 #include "paceline/core/budget.h"
@@ -168,6 +169,9 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     const JobEvent& end = last == nullptr ? event : *last;
     if (DetailOf(end, "exit_code") == "0") return kHasFinished;
     const std::string resume = ResumeCommand(run_dir);
+    if (DetailOf(end, "exit_code") == Concat(int{kExitNotStored})) {
+      return Concat("repair the storage, then ", resume);
+    }
     return explanation.first_fault.has_value()
                ? Concat(MendingOf(*explanation.first_fault), ", then ", resume)
                : resume;
@@ -176,6 +180,10 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     return "paceline why --evidence; nothing was restarted for it";
   }
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
+  if (event.kind == "checkpoint_not_stored") {
+    return Concat("make room in ", Visible(DetailOf(event, "directory")),
+                  " or correct its access rights; paceline tries again by itself");
+  }
   const std::string evicted = EvictedNode(explanation);
   if (!evicted.empty() && last != nullptr && last->kind.starts_with("world_")) {
     return Concat("fix what failed on ", evicted, ", then start it there again as before; ",
@@ -184,6 +192,9 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
   if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
     return "start a node on another host; paceline status says what is missing";
+  }
+  if (event.kind == "node_joined" && last == nullptr) {
+    return "start the other nodes; paceline status says what is missing";
   }
   if (rung == "stop" || event.kind == "stop_decided") return "the job is ending: paceline wait";
   return "paceline status";

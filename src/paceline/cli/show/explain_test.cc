@@ -172,6 +172,19 @@ TEST(Explain, TheNextStepFitsTheFailure) {
   EXPECT_TRUE(next(full).starts_with("give its ranks more memory or less to hold, then "));
 }
 
+TEST(Explain, StorageThatRefusesIsToBeRepaired) {
+  const std::vector<JobEvent> events = {
+      Event(1, "job_created", {}),
+      Event(2, "world_formed", {}),
+      Event(3, "checkpoint_not_stored", {}, {{"directory", "/runs/a"}}),
+      Event(4, "rank_failed", {2}, {{"charged", "true"}, {"headline", "not stored (a.py:7)"}}),
+      Event(5, "stop_decided", {4}, {{"exit_code", "11"}}),
+      Event(6, "job_finished", {5}, {{"exit_code", "11"}})};
+  EXPECT_TRUE(Explain(events, 5, "/r")->next.starts_with("repair the storage, then paceline run"));
+  const std::vector<JobEvent> running(events.begin(), events.begin() + 3);
+  EXPECT_TRUE(Explain(running, 3, "/r")->next.starts_with("make room in /runs/a "));
+}
+
 TEST(Explain, AJobThatEndedWellHasNothingToDo) {
   const std::vector<JobEvent> events = {Event(1, "world_formed", {}),
                                         Event(2, "stop_decided", {}, {{"exit_code", "0"}}),

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "paceline/base/instant.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
@@ -67,14 +68,17 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
   for (const wire::NodeStatus& node : status.nodes) {
     std::vector<uint32_t> ranks;
     int64_t step = -1;
+    int64_t steps_of_world = 0;
     for (const wire::RankStatus& rank : node.ranks) {
       ranks.push_back(rank.rank);
-      // A script may report one step several times, so the count says less than the step.
-      step = std::max(step, rank.step >= 0 ? rank.step : rank.step_count);
+      step = std::max(step, rank.step);
+      steps_of_world = std::max<int64_t>(steps_of_world, rank.step_count);
     }
-    rows.push_back({Visible(node.name), NodeState(node, has_master, is_over),
-                    node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RankRanges(ranks),
-                    StepText(step), NodeNote(node, has_master)});
+    rows.push_back(
+        {Visible(node.name), NodeState(node, has_master, is_over),
+         node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RankRanges(ranks),
+         step < 0 && steps_of_world > 0 ? Concat(steps_of_world, " in this world") : StepText(step),
+         NodeNote(node, has_master)});
   }
   if (rows.size() > 1) out.Data(Table(rows, out.width()));
 }
@@ -88,6 +92,14 @@ void PrintCheckpoints(Output& out, const wire::CheckpointStatus& status) {
   out.DataLine(ClipTo(text + "  " + Visible(status.directory), out.width()));
   if (status.problem.empty()) return;
   out.DataLine("  " + out.Painted(Paint::kYellow, "checkpoints: " + Visible(status.problem)));
+}
+
+// On a host that joined, of an ended job only its end is known.
+void PrintEnd(Output& out, const wire::JobStatus& status) {
+  out.DataLine(Concat(Visible(status.job_id), "  ", out.Painted(PaintOf(status), status.phase)));
+  out.DataLine(ClipTo("  " + Visible(status.final_reason), out.width()));
+  out.DataLine(Concat("  exit code ", status.exit_code.value_or(0),
+                      "  this host joined: the master's host has the job's history"));
 }
 
 void Print(Output& out, const wire::JobStatus& status) {
@@ -133,6 +145,8 @@ int RunStatus(Invocation& invocation) {
   if (!status.ok()) return out.Fail(status.problem());
   if (out.is_json()) {
     out.DataLine(wire::StatusJson(*status));
+  } else if (status->last_seq == 0 && status->phase == "finished") {
+    PrintEnd(out, *status);
   } else {
     Print(out, *status);
     if (status->master_pid == 0 && status->phase != "finished") {

@@ -151,7 +151,7 @@ void PrintNow(Output& out, const JobPlace& place) {
     out.DataLine(ClipTo("now: " + Visible(text), out.width()));
   };
   if (status->master_pid == 0) return print("no master answers; " + TakeOverText(place));
-  print(status->pending);
+  if (status->phase != "running") print(status->pending);
   if (status->journal != "ok" && !status->journal.empty()) print("journal: " + status->journal);
   const std::string& problem = status->checkpoints.problem;
   if (!problem.empty()) print("checkpoints: " + problem);

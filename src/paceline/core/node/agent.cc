@@ -288,7 +288,7 @@ class AgentTurn {
     MARK("agent restarts alone");
     Do(AgentNote{"rank " + ToString(failed->process->rank) +
                  " ended while no master runs: this node holds the whole job and restarts it"});
-    mine.generation = mine.solo_first;
+    mine.generation = m_.solo_generation_ = mine.solo_first;
     mine.solo_first = mine.solo_first.next();
     ++mine.restart_count;
     mine.store.port = m_.held_port_;
@@ -459,7 +459,8 @@ class AgentTurn {
   std::vector<AgentAction> actions_;
 };
 
-AgentMachine::AgentMachine(const JobSpec& spec) : spec_(spec) {}
+AgentMachine::AgentMachine(const JobSpec& spec, Generation used)
+    : spec_(spec), carried_out_(used) {}
 
 std::vector<AgentAction> AgentMachine::Step(Instant now, const AgentEvent& event) {
   if (!heard_of_time_) {

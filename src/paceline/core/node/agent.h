@@ -10,6 +10,7 @@
 // grace. Without a master everything continues, but only a node with a block of generations may
 // restart its own world.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -130,13 +131,17 @@ using AgentAction =
 
 class AgentMachine {
  public:
-  explicit AgentMachine(const JobSpec& spec);
+  // `used`: `newest_used` of an earlier agent of this node and boot. It counts as carried out.
+  explicit AgentMachine(const JobSpec& spec, Generation used = Generation());
 
   std::vector<AgentAction> Step(Instant now, const AgentEvent& event);
   Instant NextDeadline() const;
 
   // The generation of the last completed assignment: its ranks are spawned, all others are gone.
   Generation carried_out() const { return carried_out_; }
+  // The same, or the number that the node gave itself since then. Its master may not know that
+  // number, so the host keeps it for the next agent.
+  Generation newest_used() const { return std::max(carried_out_, solo_generation_); }
   // True: its order to run waits for a starter that was launched and has not imported all yet.
   bool awaits_starter() const {
     return assignment_.kind == Assignment::Kind::kRun && carried_out_ < assignment_.generation &&
@@ -178,6 +183,7 @@ class AgentMachine {
   JobSpec spec_;
   Assignment assignment_;
   Generation carried_out_;
+  Generation solo_generation_;  // the last one that this agent took from the node's own block
   std::map<uint32_t, Slot> slots_;
   bool linked_ = false;
   Instant unlinked_since_;

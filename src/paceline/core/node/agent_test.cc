@@ -258,6 +258,23 @@ TEST(AgentMachine, StopsRestartingAloneWithoutProgress) {
   EXPECT_EQ(spawned, 3u);
 }
 
+// An agent that ends before the ranks of its own world run must not lose the world's number, or the
+// master would give it out again.
+TEST(AgentMachine, HandsTheNumberThatItGaveItselfToTheNextAgent) {
+  AgentMachine alone = Running(Granted());
+  alone.Step(At(9), MasterUnlinked{"gone"});
+  alone.Step(At(10), Killed(1, 77));
+  EXPECT_EQ(alone.carried_out(), Generation(1));
+  EXPECT_EQ(alone.newest_used(), Generation(2));
+  AgentMachine machine(JobSpec{}, alone.newest_used());
+  EXPECT_EQ(machine.carried_out(), Generation(2));
+  machine.Step(At(1), StorePortHeld{30'000});
+  machine.Step(At(2), StarterReady{});
+  machine.Step(At(3), AssignmentReceived{RunOrder(3)});
+  machine.Step(At(4), RankSpawned{0, Generation(3), 77});
+  EXPECT_EQ(machine.carried_out(), Generation(3));
+}
+
 // The master numbered its next world from the block, but the agent had already used that number.
 TEST(AgentMachine, KeepsWhatItMadeAloneWhenTheMasterNamesTheSameWorld) {
   AgentMachine machine = Running(Granted());
