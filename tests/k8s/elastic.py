@@ -15,6 +15,11 @@ IMAGE = "registry.invalid/paceline-operator:none"
 INSTALL = ROOT / "deploy/kubernetes/install.yaml"
 OPERATOR_IMAGE = ROOT / "build/operator/image.tar"
 DEADLINE_S = 180.0
+# One node of the job on each Kubernetes node. An affinity between pods would not do: the pod of the
+# master has the same template, and no node could be where the master is.
+SPREAD: JsonDict = {"topologySpreadConstraints": [{
+    "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
+    "labelSelector": {"matchLabels": {"paceline.dev/role": "node"}}}]}
 
 
 def install(cluster: Cluster) -> None:
@@ -39,6 +44,7 @@ class ElasticJob:
         self.pace_s = pace_s
         self.grace_s = 5
         self.image = BUSYBOX
+        self.is_spread = False
         storage.mkdir()
         self.template = storage.with_suffix(".json")
 
@@ -52,6 +58,7 @@ class ElasticJob:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "template"}, "spec": {
             "terminationGracePeriodSeconds": self.grace_s,
             "securityContext": {"runAsUser": 0, "runAsNonRoot": False},
+            **(SPREAD if self.is_spread else {}),
             "containers": [{
                 "name": "train", "image": self.image,
                 **{key: container[key] for key in ("env", "resources", "workingDir")},
@@ -100,6 +107,10 @@ class ElasticJob:
     def pods(self) -> list[Pod]:
         return [pod for pod in self.cluster.pods(namespace=self.namespace)
                 if pod.name.startswith("train-")]
+
+    def node_pods(self) -> dict[str, Pod]:
+        """Of all incarnations, ended ones too."""
+        return {pod.name: pod for pod in self.pods() if "-node" in pod.name}
 
     def spawns(self, pod: str) -> str:
         """The lines of the agent's log that say how each rank of the pod was started."""

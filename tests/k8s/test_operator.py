@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import random
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from cluster import Cluster, JsonDict
+from conftest import processes_with
 from elastic import SYSTEM, ElasticJob, install
 from training import STEPS
 
@@ -182,8 +184,7 @@ def test_an_image_that_does_not_start_is_named(job: ElasticJob) -> None:
 
 def first_pods_alone(job: ElasticJob) -> bool:
     """No node of the job was replaced."""
-    nodes = {pod.name for pod in job.pods() if "-node" in pod.name}
-    return nodes == {"train-node0-0", "train-node1-0"}
+    return set(job.node_pods()) == {"train-node0-0", "train-node1-0"}
 
 
 def test_a_deleted_master_has_a_successor_and_no_rank_ends(
@@ -217,17 +218,23 @@ def masters_node(cluster: Cluster, operator: None) -> Iterator[str]:
         cluster.kubectl("uncordon", node)
 
 
-def test_no_step_is_lost_when_the_masters_node_is_switched_off(
-        cluster: Cluster, masters_node: str, job: ElasticJob, undisturbed: Undisturbed) -> None:
-    job.pace_s = 0.3
+def submit_apart(cluster: Cluster, masters_node: str, job: ElasticJob) -> None:
+    """The master is alone on its Kubernetes node; the job's nodes are on the others."""
     job.submit("2")
     job.until(lambda: any(pod.name == "train-master-1" and pod.node == masters_node
                           for pod in job.pods()), "the master has its node")
     cluster.kubectl("cordon", masters_node)
     for other in set(cluster.nodes) - {masters_node}:
         cluster.kubectl("uncordon", other)
+
+
+def test_no_step_is_lost_when_the_masters_node_is_switched_off(
+        cluster: Cluster, masters_node: str, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    job.pace_s = 0.3
+    submit_apart(cluster, masters_node, job)
+    cluster.kubectl("cordon", masters_node)
     job.until_beyond(20)
-    assert masters_node not in {pod.node for pod in job.pods() if "-node" in pod.name}
+    assert masters_node not in {pod.node for pod in job.node_pods().values()}
 
     cluster.power_off(masters_node)
     try:
@@ -243,6 +250,84 @@ def test_no_step_is_lost_when_the_masters_node_is_switched_off(
     assert job.digest() == undisturbed(2)
     assert first_pods_alone(job), "the old master does nothing when its node is back"
     assert job.status()["masterTerm"] == 2
+
+
+SHORT_CUT_S = 3
+LONG_CUT_S = 60
+
+
+def test_a_cut_link_costs_one_node_at_most_and_leaves_nothing(
+        cluster: Cluster, masters_node: str, job: ElasticJob, undisturbed: Undisturbed) -> None:
+    """A silent node is lost after two seconds or more (docs/failure-model.md). So a cut of 3 s may
+    cost the node, and a cut of 60 s does; no other pod is replaced."""
+    job.is_spread = True
+    submit_apart(cluster, masters_node, job)
+    cluster.kubectl("uncordon", masters_node)  # for what replaces the node that is cut off
+    job.until_beyond(20)
+    needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
+    first = next(pod for pod in job.node_pods().values() if pod.node not in needed)
+    assert first.node != masters_node
+    cut_off(cluster, job, first.node, SHORT_CUT_S)
+    after_the_short_one = set(job.node_pods())
+    expected = {"train-node0-0", "train-node1-0"}
+    if lost_nodes(job):
+        assert lost_nodes(job) == [node_of(first.name)]
+        expected.add(following(first.name))
+    assert after_the_short_one == expected
+
+    # Of the pods now, one on a Kubernetes node without the operator and the master.
+    second = next(pod for pod in job.node_pods().values()
+                  if pod.phase == "Running" and pod.node not in {*needed, masters_node})
+    cut_off(cluster, job, second.node, LONG_CUT_S)
+    assert lost_nodes(job)[-1] == node_of(second.name)
+    assert set(job.node_pods()) <= {*after_the_short_one, following(second.name)}
+    job.until(lambda: job.node_pods().get(second.name, first).phase != "Running" or
+              second.name not in job.node_pods(), "the pod that was cut off has ended")
+    assert "rank_failed" not in {row["kind"] for row in job.events()}, "no rank is blamed"
+    job.set_pace(0)
+    job.until_complete()
+    assert job.digest() == undisturbed(2)
+    assert job.status()["masterTerm"] == 1
+    cluster.kubectl("delete", "elasticjob", "train", "--namespace", job.namespace)
+    job.until(lambda: not job.pods(), "no pod is left")
+    job.until(lambda: not processes_with(str(job.storage)), "no process is left")
+
+
+def lost_nodes(job: ElasticJob) -> list[str]:
+    return [row["node"] for row in job.events() if row["kind"] == "node_lost"]
+
+
+def node_of(pod: str) -> str:
+    return pod.split("-")[1]
+
+
+def following(pod: str) -> str:
+    """The pod of the node's next incarnation."""
+    name, incarnation = pod.rsplit("-", 1)
+    return f"{name}-{int(incarnation) + 1}"
+
+
+def cut_off(cluster: Cluster, job: ElasticJob, host: str, cut_s: int) -> None:
+    """Cuts the host's link for so long. Meanwhile and afterwards the job goes on in full size; it
+    is slow enough not to end before."""
+    job.set_pace(0.5)
+    began = time.monotonic()
+    cluster.cut_link(host)
+    try:
+        if cut_s >= LONG_CUT_S:
+            job.until(lambda: len(on_others(job, host)) == 2, "a replacement runs elsewhere")
+            job.until_beyond(job.step() + 3)
+        time.sleep(max(0.0, began + cut_s - time.monotonic()))
+    finally:
+        cluster.heal_link(host)
+        cluster.until_placeable(host)
+    job.until_beyond(job.step() + 3)
+    job.until(lambda: job.status()["nodes"] == "2/2", "the job has its full size")
+
+
+def on_others(job: ElasticJob, host: str) -> list[str]:
+    return [pod.name for pod in job.node_pods().values()
+            if pod.phase == "Running" and pod.node != host]
 
 
 def test_a_deleted_job_takes_all_its_pods_along(cluster: Cluster, job: ElasticJob) -> None:
