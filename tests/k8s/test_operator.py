@@ -12,7 +12,7 @@ import pytest
 from cluster import Cluster, JsonDict
 from conftest import processes_with
 from elastic import SYSTEM, ElasticJob, install
-from training import STEPS
+from training import STEPS, VENV
 
 Undisturbed = Callable[[int], str]
 DELETIONS = 30
@@ -328,6 +328,50 @@ def cut_off(cluster: Cluster, job: ElasticJob, host: str, cut_s: int) -> None:
 def on_others(job: ElasticJob, host: str) -> list[str]:
     return [pod.name for pod in job.node_pods().values()
             if pod.phase == "Running" and pod.node != host]
+
+
+@pytest.fixture
+def broken_host(cluster: Cluster, operator: None) -> Iterator[str]:
+    """A node without the operator, on which no starter of ranks can begin."""
+    needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
+    name = next(node for node in sorted(cluster.nodes) if node not in needed)
+    space = cluster.nodes[name].space
+    starter = next(VENV.glob("lib/python*/site-packages/paceline/_starter/__main__.py"))
+    space.run("tee", "/run/broken.py", stdin="raise SystemExit('no starter on this host')\n")
+    space.run("mount", "--bind", "/run/broken.py", str(starter))
+    yield name
+    space.run("umount", str(starter))
+    for node in cluster.nodes:
+        cluster.kubectl("uncordon", node)
+
+
+def test_a_host_that_starts_no_rank_is_excluded(
+        cluster: Cluster, broken_host: str, job: ElasticJob) -> None:
+    """First the host is the only place for the node's next pod, so that the exclusion shows."""
+    job.is_spread = True
+    third = next(node for node in cluster.nodes if node not in {
+        broken_host, *(pod.node for pod in cluster.pods(namespace=SYSTEM))})
+    cluster.kubectl("cordon", third)
+    job.set_pace(0.5)
+    job.submit("1:2")
+    job.until(lambda: job.status().get("excludedHosts") == [broken_host], "it is excluded")
+    evicted = next(row for row in job.events() if row["kind"] == "node_evicted")
+    assert f"its host {broken_host} gets no node of the job any more" in evicted["sentence"]
+    after = f"train-{evicted['node']}-1"
+    job.until(lambda: any("affinity" in row["reason"] for row in job.status().get("pending", [])),
+              "the next pod waits, in the scheduler's words")
+    assert job.node_pods()[after].node == ""
+    cluster.kubectl("delete", "pod", "--namespace", job.namespace, "train-master-1",
+                    "--wait=false")
+    job.until(lambda: job.status().get("masterTerm") == 2, "the next term begins")
+    job.until(lambda: f"excluded hosts: {broken_host}" in job.on("status").stdout,
+              "the next master knows the host")
+    cluster.kubectl("uncordon", third)
+    job.until(lambda: job.node_pods()[after].node == third, "the pod is placed elsewhere")
+    job.until(lambda: job.status()["nodes"] == "2/2", "the job has its full size")
+    job.set_pace(0)
+    job.until_complete()
+    assert job.status()["excludedHosts"] == [broken_host]
 
 
 def test_a_deleted_job_takes_all_its_pods_along(cluster: Cluster, job: ElasticJob) -> None:

@@ -158,6 +158,12 @@ std::string DomainOf(const AgentSetup& setup) {
   return setup.identity.boot_id;
 }
 
+// The name by which a platform knows this host, which it tells in the environment.
+std::string PlatformHostOf(const AgentSetup& setup) {
+  const auto named = setup.base_env.find("PACELINE_PLATFORM_HOST");
+  return named == setup.base_env.end() ? "" : CleanText(named->second);
+}
+
 }  // namespace
 
 void BlockAgentSignals() {
@@ -197,6 +203,7 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
   identity.agent_pid = ::getpid();
   identity.address = setup.spec.launch.local_addr.empty() ? AddressTowards(setup.master_address)
                                                           : setup.spec.launch.local_addr;
+  identity.host = PlatformHostOf(setup);
   identity.slots = setup.spec.launch.nproc_per_node;
   identity.version_major = kVersionMajor;
   identity.version_minor = kVersionMinor;

@@ -4,6 +4,7 @@
 
 #include "paceline/base/check.h"
 #include "paceline/core/budget.h"
+#include "paceline/core/succession/memo.h"
 #include "paceline/core/world/room.h"
 
 namespace paceline::core {
@@ -127,6 +128,9 @@ struct StateFolder {
     Depart(fact.node, NodeState::Status::kEvicted, fact.reason);
     ForgetFailures(state);
     Replace(state.nodes[fact.node], fact.name);
+    const auto& known = state.excluded;
+    const bool is_new = !fact.host.empty() && std::ranges::find(known, fact.host) == known.end();
+    if (is_new && state.excluded.size() < Memo::kHostsMax) state.excluded.push_back(fact.host);
   }
 
   void Depart(NodeId node, NodeState::Status status, const std::string& reason) {

@@ -138,6 +138,7 @@ struct JobState {
   NodeMap<NodeState> nodes;
   std::map<std::string, NodeId> by_name;
   std::map<uint32_t, WishedNode> wished;  // by index
+  std::vector<std::string> excluded;      // hosts, oldest first; at most Memo::kHostsMax
   std::optional<World> world;             // current or, between worlds, none
   World last_world;                       // seats to keep when the next one is formed
   Generation generation;                  // highest ever used, granted blocks included
@@ -223,8 +224,9 @@ struct NodeLink {
   uint32_t store_port = 0;      // held for the next world; 0: none known
   uint32_t used_port = 0;       // last given to a world, and
   Generation used_in;           // to which one: an older report does not offer it again
-  std::string boot_id;          // of the connected agent, as the next four
+  std::string boot_id;          // of the connected agent, as the next five
   std::string address;
+  std::string host;  // its platform's name of it; "": not known
   uint32_t slots = 0;
   uint64_t agent_incarnation = 0;
   uint32_t incarnation = 0;  // of the node, as that agent told it

@@ -87,6 +87,7 @@ struct NodeEvicted {  // taken out of the world by a failed verdict; never seate
   NodeId node;
   std::string name;
   std::string reason;
+  std::string host;  // gets no node of the job any more; "": nobody can choose hosts
 };
 struct RankFailed {
   NodeId node;

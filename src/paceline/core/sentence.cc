@@ -75,7 +75,9 @@ struct Teller {
   }
   std::string operator()(const NodeLeft& fact) const { return fact.name + " " + fact.reason; }
   std::string operator()(const NodeEvicted& fact) const {
-    return WithReason(fact.name + " is taken out of the job", fact.reason);
+    return WithReason(fact.name + " is taken out of the job", fact.reason) +
+           (fact.host.empty() ? ""
+                              : "; its host " + fact.host + " gets no node of the job any more");
   }
   std::string operator()(const HangJudged& fact) const { return fact.sentence; }
   std::string operator()(const RankSlow& fact) const {

@@ -77,6 +77,7 @@ struct Filler {
   void operator()(const core::NodeEvicted& fact) {
     event.node = names.Of(fact.node);
     Detail("reason", fact.reason);
+    if (!fact.host.empty()) Detail("excluded_host", fact.host);
   }
   void operator()(const core::RankFailed& fact) {
     event.node = names.Of(fact.node);

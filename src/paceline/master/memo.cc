@@ -34,6 +34,11 @@ std::string MemoText(const core::Memo& memo) {
                        {"worlds", memo.worlds}};
   for (const auto& [index, times] : memo.replaced) to["replaced"][std::to_string(index)] = times;
   if (memo.exit_code.has_value()) to["exit_code"] = *memo.exit_code;
+  for (const std::string& host : memo.excluded) {
+    nlohmann::json more = to;
+    more["excluded"].push_back(host);
+    if (PrintJson(more).size() <= wire::kMemoBytesMax) to = std::move(more);
+  }
   // Texts last: of long ones with many quotes, the escapes may take more than there is room for.
   const auto add = [&to](const char* key, const std::string& text) {
     if (text.empty()) return;
@@ -70,6 +75,14 @@ std::optional<core::Memo> ReadMemo(const std::string& text) {
       const std::optional<uint32_t> index = IndexOfNode(name);
       if (index.has_value() && memo.replaced.size() < core::Memo::kIndexesMax) {
         memo.replaced[*index] = Count(*replaced, name.c_str());
+      }
+    }
+  }
+  const auto excluded = from.find("excluded");
+  if (excluded != from.end() && excluded->is_array()) {
+    for (const nlohmann::json& host : *excluded) {
+      if (host.is_string() && memo.excluded.size() < core::Memo::kHostsMax) {
+        memo.excluded.push_back(host.get<std::string>());
       }
     }
   }

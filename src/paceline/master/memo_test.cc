@@ -20,6 +20,7 @@ TEST(Memo, ComesBackFromItsText) {
                         .step_max = 20,
                         .worlds = 5,
                         .replaced = {{1, 8}, {12, 2}},
+                        .excluded = {"rack1-host2", "rack1-host3"},
                         .exit_code = 1,
                         .final_reason = "your script fails"};
   EXPECT_EQ(ReadMemo(MemoText(memo)), memo);
@@ -28,6 +29,7 @@ TEST(Memo, ComesBackFromItsText) {
 TEST(Memo, IsNeverTooLong) {
   core::Memo memo{.charged_failures = 2'000'000'000, .worlds = 4'000'000'000, .exit_code = 1};
   for (uint32_t i = 0; i < core::Memo::kIndexesMax; ++i) memo.replaced[900'000 + i] = 4'000'000'000;
+  memo.excluded.assign(core::Memo::kHostsMax, std::string(253, 'h'));
   memo.last_fingerprint = memo.last_headline = memo.final_reason =
       std::string(core::Memo::kTextMax, '\x01');  // six bytes each in JSON
   const std::string text = MemoText(memo);

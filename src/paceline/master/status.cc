@@ -146,6 +146,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     const auto link = job.links().find(id);
     if (link != job.links().end()) AddLink(link->second, now, &added);
   }
+  status.excluded_hosts = state.excluded;
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
   for (const SlowFinding& finding : state.slow) {
     wire::SlowStatus& slow = status.slow.emplace_back();

@@ -65,6 +65,7 @@ struct NodeReport {
   uint64_t agent_incarnation = 0;  // the agent's start in ns; a higher one replaces a lower one
   int32_t agent_pid = 0;
   std::string address;      // address for other nodes
+  std::string host;         // its platform's name of the host; "": hosts cannot be chosen there
   uint32_t slots = 0;       // ranks it can hold (nproc per node)
   uint32_t store_port = 0;  // free port held for the next world's store
   uint32_t version_major = 0;

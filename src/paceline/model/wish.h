@@ -14,6 +14,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace paceline {
 
@@ -28,6 +29,7 @@ struct Wish {
   uint32_t spares = 0;                        // further nodes in reserve
   std::map<uint32_t, uint32_t> incarnations;  // by index, if not 0
   std::set<uint32_t> absent;                  // indexes below size + spares that are not wished for
+  std::vector<std::string> excluded;          // hosts on which no further node is to be started
 
   uint32_t IncarnationOf(uint32_t index) const {
     const auto found = incarnations.find(index);

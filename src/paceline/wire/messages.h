@@ -232,6 +232,7 @@ struct JobStatus {
   std::vector<NodeStatus> nodes;
   CheckpointStatus checkpoints;
   std::vector<SlowStatus> slow;
+  std::vector<std::string> excluded_hosts;
   PlanStatus plan;
   bool operator==(const JobStatus&) const = default;
 };

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"reflect"
 	"strings"
 	"testing"
 
@@ -64,7 +65,7 @@ func TestRanksOfANode(t *testing.T) {
 }
 
 func TestANodesPod(t *testing.T) {
-	pod := NodePod(train(), decide.NodeID{Index: 3, Incarnation: 1})
+	pod := NodePod(train(), decide.NodeID{Index: 3, Incarnation: 1}, nil)
 	if pod.Name != "train-node3-1" || pod.Labels[NodeLabel] != "3" ||
 		pod.Labels[IncarnationLabel] != "1" || pod.OwnerReferences[0].UID != "7" {
 		t.Errorf("name and labels: %+v", pod.ObjectMeta)
@@ -90,6 +91,46 @@ func TestANodesPod(t *testing.T) {
 	if env := spec.Containers[0].Env; env[0].Name != "PACELINE_GRACE_SECONDS" || env[0].Value != "30" ||
 		env[1].Name != "PACELINE_JOB_UNIT" {
 		t.Errorf("environment: %+v", env)
+	}
+}
+
+func TestANodesPodKnowsItsHostAndAvoidsTheExcludedOnes(t *testing.T) {
+	requirements := func(pod *corev1.Pod) []corev1.NodeSelectorTerm {
+		if pod.Spec.Affinity == nil {
+			return nil
+		}
+		return pod.Spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.
+			NodeSelectorTerms
+	}
+	job := train()
+	pod := NodePod(job, decide.NodeID{}, nil)
+	host := pod.Spec.Containers[0].Env[len(pod.Spec.Containers[0].Env)-1]
+	if host.Name != "PACELINE_PLATFORM_HOST" || host.ValueFrom.FieldRef.FieldPath != "spec.nodeName" {
+		t.Errorf("the host: %+v", host)
+	}
+	if requirements(pod) != nil {
+		t.Errorf("nothing is excluded: %+v", pod.Spec.Affinity)
+	}
+	long := strings.Repeat("h", 64) // no label has such a value
+	terms := requirements(NodePod(job, decide.NodeID{}, []string{"host1", long, "host2"}))
+	avoids := corev1.NodeSelectorRequirement{Key: "kubernetes.io/hostname", Operator: "NotIn",
+		Values: []string{"host1", "host2"}}
+	if len(terms) != 1 || !reflect.DeepEqual(terms[0].MatchExpressions,
+		[]corev1.NodeSelectorRequirement{avoids}) {
+		t.Errorf("%+v", terms)
+	}
+	zone := corev1.NodeSelectorRequirement{Key: "zone", Operator: "Exists"}
+	job.Spec.Template.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{
+		RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
+			NodeSelectorTerms: []corev1.NodeSelectorTerm{
+				{MatchExpressions: []corev1.NodeSelectorRequirement{zone}}, {}}}}}
+	terms = requirements(NodePod(job, decide.NodeID{}, []string{"host1", "host2"}))
+	if !reflect.DeepEqual(terms[0].MatchExpressions,
+		[]corev1.NodeSelectorRequirement{zone, avoids}) || len(terms[1].MatchExpressions) != 0 {
+		t.Errorf("beside the template's own: %+v", terms)
+	}
+	if got := len(requirements(NodePod(job, decide.NodeID{}, nil))[0].MatchExpressions); got != 1 {
+		t.Errorf("the template was changed: %d", got)
 	}
 }
 
@@ -122,13 +163,13 @@ func TestAMastersPod(t *testing.T) {
 			t.Errorf("the Service does not select the master by %s", key)
 		}
 	}
-	if _, selected := NodePod(train(), decide.NodeID{}).Labels[TermLabel]; selected {
+	if _, selected := NodePod(train(), decide.NodeID{}, nil).Labels[TermLabel]; selected {
 		t.Error("the Service must not select nodes")
 	}
 }
 
 func TestPodsAreRestrictedWhereTheTemplateDoesNotSayOtherwise(t *testing.T) {
-	pod := NodePod(train(), decide.NodeID{})
+	pod := NodePod(train(), decide.NodeID{}, nil)
 	own := pod.Spec.Containers[1].SecurityContext
 	if !*pod.Spec.SecurityContext.RunAsNonRoot || *pod.Spec.SecurityContext.RunAsUser != 1000 ||
 		*own.AllowPrivilegeEscalation || own.Capabilities.Drop[0] != "ALL" {
@@ -138,7 +179,7 @@ func TestPodsAreRestrictedWhereTheTemplateDoesNotSayOtherwise(t *testing.T) {
 	job.Spec.Template.Spec.SecurityContext = &corev1.PodSecurityContext{RunAsUser: &root}
 	job.Spec.Template.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{
 		Capabilities: &corev1.Capabilities{Add: []corev1.Capability{"IPC_LOCK"}}}
-	pod = NodePod(job, decide.NodeID{})
+	pod = NodePod(job, decide.NodeID{}, nil)
 	if pod.Spec.SecurityContext.RunAsNonRoot != nil || *pod.Spec.SecurityContext.RunAsUser != 0 ||
 		pod.Spec.Containers[0].SecurityContext.Capabilities.Drop != nil {
 		t.Errorf("the template's own words were changed: %+v", pod.Spec)
@@ -152,7 +193,7 @@ func TestATemplatesMemoryDiskIsKept(t *testing.T) {
 	job := train()
 	job.Spec.Template.Spec.Containers[0].VolumeMounts = []corev1.VolumeMount{
 		{Name: "own", MountPath: "/dev/shm"}}
-	if got := len(NodePod(job, decide.NodeID{}).Spec.Volumes); got != 1 {
+	if got := len(NodePod(job, decide.NodeID{}, nil).Spec.Volumes); got != 1 {
 		t.Errorf("%d volumes", got)
 	}
 }

@@ -46,14 +46,17 @@ func OwnerOf(job *v1alpha1.ElasticJob) []metav1.OwnerReference {
 	}}
 }
 
-// NodePod is the pod of a node's incarnation.
-func NodePod(job *v1alpha1.ElasticJob, id decide.NodeID) *corev1.Pod {
+// NodePod is the pod of a node's incarnation. It is not placed where one of those host names is the
+// label of the Kubernetes node.
+func NodePod(job *v1alpha1.ElasticJob, id decide.NodeID, excluded []string) *corev1.Pod {
 	pod := podOf(job, decide.NodePodName(job.Name, id), RoleNode)
 	pod.Labels[NodeLabel] = strconv.FormatUint(uint64(id.Index), 10)
 	pod.Labels[IncarnationLabel] = strconv.FormatUint(uint64(id.Incarnation), 10)
 	train := trainContainer(&pod.Spec)
 	train.Command = Node(job, decide.NodeName(id.Index), id.Incarnation)
 	finishPod(job, pod, NodeSecretName(job.Name), 0)
+	addHost(train)
+	avoid(&pod.Spec, excluded)
 	return pod
 }
 

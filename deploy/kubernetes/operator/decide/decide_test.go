@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -591,5 +592,22 @@ func TestSeenComesBackFromTheStatus(t *testing.T) {
 		if after[index] != incarnation {
 			t.Errorf("index %d: %d", index, after[index])
 		}
+	}
+}
+
+func TestExcludedHostsStayInTheStatusUntilTheNextMasterSpeaks(t *testing.T) {
+	s := running()
+	s.Stream.Wish.Excluded = []string{"host1"}
+	plan := Decide(s)
+	if plan.Status == nil || !slices.Equal(plan.Status.ExcludedHosts, []string{"host1"}) ||
+		!slices.Equal(plan.Excluded, []string{"host1"}) {
+		t.Fatalf("%+v", plan)
+	}
+	s.Job.Status = *plan.Status
+	s.Job.Status.MasterTerm++
+	s.Job.Status.State = "" // so that there is something to write
+	if plan = Decide(s); plan.Status == nil ||
+		!slices.Equal(plan.Status.ExcludedHosts, []string{"host1"}) {
+		t.Errorf("%+v", plan.Status)
 	}
 }

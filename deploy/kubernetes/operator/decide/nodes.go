@@ -10,6 +10,7 @@ func (d *decision) lookAfterNodes() {
 		return
 	}
 	wish := d.Stream.Wish
+	d.plan.Excluded = wish.Excluded
 	pods := map[uint32][]NodePod{}
 	for _, node := range d.Nodes {
 		pods[node.Index] = append(pods[node.Index], node)

@@ -108,6 +108,8 @@ type Wish struct {
 	Spares       uint32
 	Incarnations map[uint32]uint32
 	Absent       map[uint32]bool
+	// Kubernetes nodes on which no further pod of a node is to be placed.
+	Excluded []string
 }
 
 // Wants says whether the wish has the index, and with which incarnation.
@@ -259,7 +261,9 @@ type Plan struct {
 	Confirm []string
 	Deletes []Delete
 	Creates []NodeID
-	Dial    string // the address of the current term's master; "": hang up
+	// The Kubernetes nodes that those pods avoid.
+	Excluded []string
+	Dial     string // the address of the current term's master; "": hang up
 	// Notice tells the master that all of the job is about to end, and why; "": it is not.
 	Notice    string
 	Facts     []Fact

@@ -94,6 +94,7 @@ func (d *decision) describe() {
 	size, spares := uint32(d.Job.NodesMax), uint32(d.Job.Spares)
 	if wish != nil {
 		size, spares = wish.Size, wish.Spares
+		d.status.ExcludedHosts = wish.Excluded
 	}
 	if summary == nil {
 		if d.status.Nodes == "" {

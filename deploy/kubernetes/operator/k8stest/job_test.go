@@ -83,6 +83,27 @@ func TestAHigherIncarnationReplacesAPod(t *testing.T) {
 	s.awaitNodes("train-node1-1", "train-node1-2")
 }
 
+func TestNewPodsAvoidExcludedHosts(t *testing.T) {
+	s := set(t)
+	s.submit(s.job(1, 2, 0))
+	s.wish(1, 2, 0, nil)
+	s.awaitNodes(nodeNames(2)...)
+	s.fake.Wish(&pb.Wish{Seq: 2, Intent: pb.Wish_RUN, Size: 2,
+		Incarnations: map[uint32]uint32{1: 1}, Excluded: []string{"host1"}})
+	s.awaitNodes("train-node0-0", "train-node1-1")
+	terms := s.pods(command.RoleNode)["train-node1-1"].Spec.Affinity.NodeAffinity.
+		RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	if got := terms[0].MatchExpressions[0]; got.Operator != "NotIn" || got.Values[0] != "host1" {
+		t.Errorf("%+v", terms)
+	}
+	s.await("the list in the status", func() string {
+		if got := s.now().Status.ExcludedHosts; len(got) != 1 || got[0] != "host1" {
+			return fmt.Sprint(got)
+		}
+		return ""
+	})
+}
+
 func TestAnOperatorThatDiesBetweenPodsLeavesExactlyEight(t *testing.T) {
 	s := set(t)
 	s.submit(s.job(1, 8, 0))

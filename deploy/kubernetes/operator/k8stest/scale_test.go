@@ -70,7 +70,7 @@ func (s *scene) plainPods(plainClient client.Client, prefix string) time.Duratio
 	for worker := range 16 {
 		group.Go(func() {
 			for index := worker; index < 100; index += 16 {
-				pod := command.NodePod(s.job(1, 100, 0), decide.NodeID{Index: uint32(index)})
+				pod := command.NodePod(s.job(1, 100, 0), decide.NodeID{Index: uint32(index)}, nil)
 				pod.Name, pod.OwnerReferences = prefix+pod.Name, nil
 				delete(pod.Labels, command.JobLabel)
 				delete(pod.Labels, command.RoleLabel)

@@ -10,6 +10,11 @@ import (
 // nodesMax bounds what a wish may ask for, so that a broken message cannot make pods without end.
 const nodesMax = 200_000
 
+// excludedMax bounds the list in the status.
+const excludedMax = 64
+
+func excludedOf(hosts []string) []string { return hosts[:min(len(hosts), excludedMax)] }
+
 // wishOf returns nil for a message that wishes nothing: an unknown intent, no nodes at all, or too
 // many. No wish means no change, while an empty wish would delete each node.
 func wishOf(message *pb.Wish) *decide.Wish {
@@ -21,6 +26,7 @@ func wishOf(message *pb.Wish) *decide.Wish {
 	wish := &decide.Wish{
 		Seq: message.GetSeq(), Drain: isDrain, Size: message.GetSize(), Spares: message.GetSpares(),
 		Incarnations: message.GetIncarnations(), Absent: map[uint32]bool{},
+		Excluded: excludedOf(message.GetExcluded()),
 	}
 	for _, index := range message.GetAbsent() {
 		wish.Absent[index] = true

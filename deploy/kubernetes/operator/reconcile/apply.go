@@ -58,7 +58,7 @@ func (r *Reconciler) apply(ctx context.Context, job *v1alpha1.ElasticJob, m *mem
 			return err
 		}
 	}
-	r.createNodes(ctx, job, m, plan.Creates)
+	r.createNodes(ctx, job, m, plan)
 	r.talk(job, m, plan)
 	if plan.DeleteJob {
 		err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID},
@@ -160,13 +160,17 @@ func kindOf(object client.Object) string {
 // createNodes makes the pods, several at a time. After a refusal that is not about one pod alone
 // the others are not tried: they would be refused too.
 func (r *Reconciler) createNodes(ctx context.Context, job *v1alpha1.ElasticJob, m *memory,
-	ids []decide.NodeID) {
+	plan *decide.Plan) {
+	excluded := make([]string, 0, len(plan.Excluded))
+	for _, host := range plan.Excluded {
+		excluded = append(excluded, r.hosts.hostnameOf(host))
+	}
 	var mutex sync.Mutex // of the memory and `refused`
 	var group sync.WaitGroup
 	slots := make(chan struct{}, createsAtOnce)
 	var refused error
 	made := 0
-	for _, id := range ids {
+	for _, id := range plan.Creates {
 		slots <- struct{}{}
 		mutex.Lock()
 		isOver := refused != nil
@@ -177,7 +181,7 @@ func (r *Reconciler) createNodes(ctx context.Context, job *v1alpha1.ElasticJob, 
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			pod := command.NodePod(job, id)
+			pod := command.NodePod(job, id, excluded)
 			err := r.create(ctx, job, pod)
 			mutex.Lock()
 			defer mutex.Unlock()

@@ -16,9 +16,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// hosts has the taints of the cluster's Kubernetes nodes. It is not a part of the manager's cache,
-// because the operator works without the right to read nodes: then no taint is known. The right
-// counts from the moment that the operator gets it.
+// hosts has the taints and host names of the cluster's Kubernetes nodes. It is not a part of the
+// manager's cache, because the operator works without the right to read nodes: then no taint is
+// known. The right counts from the moment that the operator gets it.
 type hosts struct {
 	informer cache.SharedIndexInformer
 	log      logr.Logger
@@ -37,7 +37,7 @@ func newHosts(config *rest.Config, log logr.Logger, changed func(host string)) (
 		fields.Everything())
 	h := &hosts{informer: cache.NewSharedIndexInformer(all, &corev1.Node{}, 0, cache.Indexers{}),
 		log: log, changed: changed}
-	if err := h.informer.SetTransform(onlyTaints); err != nil {
+	if err := h.informer.SetTransform(onlyNeeded); err != nil {
 		return nil, err
 	}
 	if err := h.informer.SetWatchErrorHandler(h.failed); err != nil {
@@ -54,13 +54,16 @@ func (h *hosts) Start(ctx context.Context) error {
 	return nil
 }
 
-// onlyTaints keeps a thousand nodes small.
-func onlyTaints(object any) (any, error) {
+// onlyNeeded keeps a thousand nodes small.
+func onlyNeeded(object any) (any, error) {
 	node, isNode := object.(*corev1.Node)
 	if !isNode {
 		return object, nil
 	}
 	small := &corev1.Node{Spec: corev1.NodeSpec{Taints: node.Spec.Taints}}
+	if hostname, has := node.Labels[corev1.LabelHostname]; has {
+		small.Labels = map[string]string{corev1.LabelHostname: hostname}
+	}
 	small.Name, small.UID, small.ResourceVersion = node.Name, node.UID, node.ResourceVersion
 	return small, nil
 }
@@ -97,6 +100,19 @@ func (h *hosts) taintsOf(host string) []corev1.Taint {
 		return nil
 	}
 	return found.(*corev1.Node).Spec.Taints
+}
+
+// hostnameOf is the node's label, which is what affinities know it by. If the node is not known, its
+// name is taken, as it is the label almost everywhere.
+func (h *hosts) hostnameOf(host string) string {
+	found, isKnown, err := h.informer.GetStore().GetByKey(host)
+	if err != nil || !isKnown {
+		return host
+	}
+	if label := found.(*corev1.Node).Labels[corev1.LabelHostname]; label != "" {
+		return label
+	}
+	return host
 }
 
 // wakeHost looks at all jobs that have a pod on the Kubernetes node.

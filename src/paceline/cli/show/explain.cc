@@ -153,10 +153,18 @@ std::string MendingOf(const JobEvent& fault) {
   return place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
 }
 
-// The node that was taken out of the job for this; "" if none was.
-std::string EvictedNode(const Explanation& explanation) {
+// What to do about a node that was taken out of the job for this; "" if none was.
+std::string MendingOfEvicted(const Explanation& explanation) {
   for (const JobEvent& cause : explanation.evidence) {
-    if (cause.kind == "node_evicted") return Visible(cause.node);
+    if (cause.kind != "node_evicted") continue;
+    const std::string node = Visible(cause.node);
+    const std::string host = Visible(DetailOf(cause, "excluded_host"));
+    if (!host.empty()) {
+      return Concat("fix what failed on the host ", host, "; the platform starts ", node,
+                    " on another host, and the job goes on");
+    }
+    return Concat("fix what failed on ", node, ", then start it there again as before; ",
+                  "the job goes on without it");
   }
   return "";
 }
@@ -184,11 +192,8 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     return Concat("make room in ", Visible(DetailOf(event, "directory")),
                   " or correct its access rights; paceline tries again by itself");
   }
-  const std::string evicted = EvictedNode(explanation);
-  if (!evicted.empty() && last != nullptr && last->kind.starts_with("world_")) {
-    return Concat("fix what failed on ", evicted, ", then start it there again as before; ",
-                  "the job goes on without it");
-  }
+  const std::string evicted = MendingOfEvicted(explanation);
+  if (!evicted.empty() && last != nullptr && last->kind.starts_with("world_")) return evicted;
   if (last != nullptr && last->kind == "world_running") return "nothing to do: training goes on";
   if (rung == "wait" || (last != nullptr && last->kind == "wait_began")) {
     return "start a node on another host; paceline status says what is missing";

@@ -117,6 +117,11 @@ TEST(Explain, ANodeThatWasTakenOutIsNamedOnceAndMayComeBack) {
   EXPECT_EQ(
       why->next,
       "fix what failed on B, then start it there again as before; the job goes on without it");
+  events[11].details["excluded_host"] = "rack1-host3";
+  EXPECT_EQ(
+      Explain(events, 13, "runs/a")->next,
+      "fix what failed on the host rack1-host3; the platform starts B on another host, and the "
+      "job goes on");
 }
 
 TEST(Explain, WaitingSaysWhatToDo) {

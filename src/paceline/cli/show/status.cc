@@ -131,6 +131,13 @@ void Print(Output& out, const wire::JobStatus& status) {
   for (const wire::SlowStatus& slow : status.slow) {
     out.DataLine("  " + out.Painted(Paint::kYellow, Visible(slow.sentence)));
   }
+  if (!status.excluded_hosts.empty()) {
+    std::string hosts;
+    for (const std::string& host : status.excluded_hosts) {
+      hosts += (hosts.empty() ? "" : ", ") + Visible(host);
+    }
+    out.DataLine("  " + out.Painted(Paint::kYellow, "excluded hosts: " + hosts));
+  }
   PrintCheckpoints(out, status.checkpoints);
   PrintNodes(out, status);
 }

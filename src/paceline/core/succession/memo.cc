@@ -20,7 +20,8 @@ Memo MemoOf(const JobState& state) {
             .last_fingerprint = Clipped(budget.last_fingerprint),
             .last_headline = Clipped(budget.last_headline),
             .last_failure_step = budget.last_failure_step,
-            .worlds = WorldNumber(state.generation)};
+            .worlds = WorldNumber(state.generation),
+            .excluded = state.excluded};
   for (const auto& [index, wished] : state.wished) {
     if (memo.replaced.size() >= Memo::kIndexesMax) break;
     if (wished.replaced > 0) memo.replaced[index] = wished.replaced;
@@ -48,6 +49,7 @@ void Apply(const Memo& memo, JobState* state) {
   state->generation = std::max(state->generation, GenerationOf(state->term, memo.worlds));
   state->step_max = std::max(state->step_max, memo.step_max);
   for (const auto& [index, replaced] : memo.replaced) state->wished[index].replaced = replaced;
+  state->excluded = memo.excluded;
 }
 
 }  // namespace paceline::core

@@ -1,14 +1,15 @@
 #pragma once
 
 // The part of a job's state that outlives the loss of all copies of its journal: its budgets, so
-// that they do not refill, and its end, so that an ended job stays ended. The platform keeps this
-// memo (at most 2 KiB as text) and gives it to the next term's master. The memo has nothing about
-// nodes, because each node reports what it runs.
+// that they do not refill, its excluded hosts, and its end, so that an ended job stays ended. The
+// platform keeps this memo (at most 2 KiB as text) and gives it to the next term's master. The memo
+// has nothing about nodes, because each node reports what it runs.
 
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace paceline::core {
 
@@ -17,6 +18,7 @@ struct JobState;
 struct Memo {
   static constexpr size_t kTextMax = 300;    // bytes of each text
   static constexpr size_t kIndexesMax = 64;  // in `replaced`, lowest first
+  static constexpr size_t kHostsMax = 8;     // in `excluded`
 
   uint32_t charged_failures = 0;
   uint32_t failures_without_progress = 0;
@@ -27,6 +29,7 @@ struct Memo {
   int64_t step_max = -1;  // budgets refill beyond it; -1: there is nothing to refill
   uint64_t worlds = 0;    // the number of the newest one
   std::map<uint32_t, uint32_t> replaced;  // without progress, by a node's index
+  std::vector<std::string> excluded;      // hosts that get no node of the job, oldest first
   std::optional<int> exit_code;           // of a job that has ended
   std::string final_reason;
   bool operator==(const Memo&) const = default;

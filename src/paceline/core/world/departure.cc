@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "paceline/core/succession/memo.h"
 #include "paceline/core/world/membership.h"
 
 namespace paceline::core {
@@ -41,7 +42,13 @@ void LetLeave(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq
 void EvictNode(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes) {
   const NodeState& known = *turn.state().Find(node);
   if (turn.Link(node).connection) CountConnection(turn, node, false);
-  turn.Emit(NodeEvicted{.node = node, .name = known.name, .reason = std::move(reason)},
+  // Its next incarnation would fail on that host, too. With the list full, the host stays.
+  const bool has_room = turn.state().excluded.size() < Memo::kHostsMax;
+  const bool is_chosen = turn.state().spec.is_placed && has_room;
+  turn.Emit(NodeEvicted{.node = node,
+                        .name = known.name,
+                        .reason = std::move(reason),
+                        .host = is_chosen ? turn.Link(node).host : ""},
             std::move(causes));
   turn.TellSoon(node);
 }

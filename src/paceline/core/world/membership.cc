@@ -255,6 +255,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   }
   link.boot_id = report.boot_id;
   link.address = report.address;
+  link.host = report.host;
   link.slots = report.slots;
   link.agent_incarnation = report.agent_incarnation;
   link.incarnation = report.incarnation;

@@ -53,6 +53,7 @@ Wish WishOf(const JobState& state) {
   wish.spares = state.spec.spares;
   const bool is_over = state.phase == Phase::kStopping || state.phase == Phase::kFinished;
   wish.intent = is_over ? Wish::Intent::kDrain : Wish::Intent::kRun;
+  wish.excluded = state.excluded;
   for (const auto& [index, wished] : state.wished) {
     if (state.spec.is_placed && index >= IndexEnd(state.spec)) continue;
     if (wished.incarnation > 0) wish.incarnations[index] = wished.incarnation;

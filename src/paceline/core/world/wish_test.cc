@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/core/job.h"
+#include "paceline/core/succession/memo.h"
 #include "paceline/model/test_report.h"
 
 namespace paceline::core {
@@ -36,6 +37,7 @@ class WishTest : public ::testing::Test {
       if (const auto* told = std::get_if<TellWish>(&effect)) wishes_.push_back(told->wish);
       if (const auto* refusal = std::get_if<RefuseNode>(&effect)) refused_.push_back(*refusal);
     }
+    for (const Record& record : actions_.records) told_ += Sentence(record) + "\n";
   }
 
   // The agent of that incarnation, on a new connection.
@@ -84,6 +86,21 @@ class WishTest : public ::testing::Test {
     }
   }
 
+  // The rank of that node in the present world.
+  void FailToStart(uint32_t index) {
+    const NodeId node = job_.state().Find(NameOfNode(index))->id;
+    RankReport rank;
+    rank.generation = job_.state().world->generation;
+    rank.rank = Rank(job_.state().SeatOf(*job_.state().Find(node)).first_rank);
+    rank.state = RankReport::State::kExited;
+    rank.exit.kind = ExitCause::Kind::kNotStarted;
+    rank.exit.headline = "could not start its worker processes: No such file or directory";
+    Step(NodeReported{.node = node,
+                      .connection = *job_.links().find(node)->second.connection,
+                      .generation = rank.generation,
+                      .ranks = {rank}});
+  }
+
   Status StatusOf(uint32_t index) { return job_.state().Find(NameOfNode(index))->status; }
 
   Job job_;
@@ -92,7 +109,32 @@ class WishTest : public ::testing::Test {
   uint64_t connections_ = 0;
   std::vector<Wish> wishes_;
   std::vector<RefuseNode> refused_;
+  std::string told_;  // all sentences
 };
+
+// The platform's name of the host, and ranks that cannot start there.
+TEST_F(WishTest, TheHostOfANodeThatCannotStartItsRanksIsExcluded) {
+  for (uint32_t index = 0; index < 2; ++index) {
+    NodeReport report = TestReport(NameOfNode(index));
+    report.boot_id = "boot " + report.name;
+    report.host = "rack1-host" + std::to_string(index);
+    report.slots = 1;
+    Register(std::move(report), 0);
+  }
+  for (int attempt = 0; attempt < 10 && StatusOf(1) != Status::kEvicted; ++attempt) {
+    for (int i = 0; i < 100 && !job_.state().world.has_value(); ++i) Pass(Duration::Seconds(1));
+    ASSERT_TRUE(job_.state().world.has_value());
+    EXPECT_TRUE(wishes_.back().excluded.empty()) << "one failure may be chance";
+    FailToStart(1);
+  }
+  ASSERT_EQ(StatusOf(1), Status::kEvicted);
+  EXPECT_EQ(wishes_.back().excluded, std::vector<std::string>{"rack1-host1"});
+  EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u) << "the node itself is wanted elsewhere";
+  EXPECT_NE(told_.find("its host rack1-host1 gets no node of the job any more"), std::string::npos);
+  JobState next;
+  Apply(MemoOf(job_.state()), &next);
+  EXPECT_EQ(next.excluded, wishes_.back().excluded) << "also without a copy of the journal";
+}
 
 TEST_F(WishTest, TheFirstWishAsksForAllNodes) {
   ASSERT_FALSE(wishes_.empty());

@@ -27,8 +27,8 @@
   F(pid) F(is_pressed)
 #define PACELINE_EVIDENCE(F) F(generation) F(round)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
-  F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) F(term) \
-  F(generation)
+  F(host) F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) \
+  F(term) F(generation)
 #define PACELINE_JOURNAL_PIECE(F) F(term) F(from) F(is_whole)
 #define PACELINE_JOURNAL_HELD(F) F(taken)
 #define PACELINE_JOURNAL_WANTED(F) F(from)
@@ -54,6 +54,7 @@
   F(incarnation)
 #define PACELINE_NODE_LOST(F) F(node) F(name) F(silent_for) F(finished) F(explains) F(reason)
 #define PACELINE_NODE_LEFT(F) F(node) F(name) F(reason)
+#define PACELINE_NODE_EVICTED(F) F(node) F(name) F(reason) F(host)
 #define PACELINE_RANK_FAILED(F) F(node) F(node_name) F(generation) F(rank) F(step) F(step_count) \
   F(charged) F(explains)
 #define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \

@@ -72,7 +72,7 @@ absl::Status Take(const pb::NodeLeft& from, core::NodeLeft* to) {
   return absl::OkStatus();
 }
 absl::Status Take(const pb::NodeEvicted& from, core::NodeEvicted* to) {
-  PACELINE_NODE_LEFT(TAKE)
+  PACELINE_NODE_EVICTED(TAKE)
   return absl::OkStatus();
 }
 absl::Status Take(const pb::RankFailed& from, core::RankFailed* to) {
@@ -133,6 +133,7 @@ absl::Status Take(const pb::PastRemembered& from, core::PastRemembered* fact) {
   core::Memo* to = &fact->memo;
   PACELINE_MEMO(TAKE)
   for (const auto& [index, times] : from.replaced()) to->replaced[index] = times;
+  to->excluded.assign(from.excluded().begin(), from.excluded().end());
   if (from.has_exit_code()) to->exit_code = from.exit_code();
   return absl::OkStatus();
 }
@@ -340,6 +341,7 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   for (const pb::SlowStatus& slow : from.slow()) {
     RETURN_IF_ERROR(FromProto(slow, &to->slow.emplace_back()));
   }
+  to->excluded_hosts.assign(from.excluded_hosts().begin(), from.excluded_hosts().end());
   if (from.has_plan()) RETURN_IF_ERROR(FromProto(from.plan(), &to->plan));
   return absl::OkStatus();
 }

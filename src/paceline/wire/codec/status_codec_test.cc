@@ -41,6 +41,7 @@ TEST(StatusCodec, StatusAndEventsSurvive) {
                         .storage_restores = 1,
                         .commits = 4,
                         .storage_age = Duration::Seconds(5)};
+  status.excluded_hosts = {"host3", "host4"};
   pb::JobStatus message;
   ToProto(status, &message);
   JobStatus decoded;

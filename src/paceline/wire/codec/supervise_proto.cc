@@ -16,6 +16,7 @@ void Put(const Wish& from, pb::SupervisorOrder* message) {
   for (const auto& [index, number] : from.incarnations)
     (*to->mutable_incarnations())[index] = number;
   for (const uint32_t index : from.absent) to->add_absent(index);
+  for (const std::string& host : from.excluded) to->add_excluded(Encode(host));
 }
 void Put(const Summary& from, pb::SupervisorOrder* message) {
   auto* to = message->mutable_summary();
@@ -46,6 +47,7 @@ absl::Status Take(const pb::Wish& from, Wish* to) {
   PACELINE_WISH(TAKE)
   for (const auto& [index, number] : from.incarnations()) to->incarnations[index] = number;
   to->absent.insert(from.absent().begin(), from.absent().end());
+  to->excluded.assign(from.excluded().begin(), from.excluded().end());
   return absl::OkStatus();
 }
 absl::Status Take(const pb::Summary& from, Summary* to) {

@@ -67,7 +67,7 @@ void Put(const core::NodeLeft& from, pb::Fact* fact) {
 }
 void Put(const core::NodeEvicted& from, pb::Fact* fact) {
   auto* to = fact->mutable_node_evicted();
-  PACELINE_NODE_LEFT(PUT)
+  PACELINE_NODE_EVICTED(PUT)
 }
 void Put(const core::RankFailed& from, pb::Fact* fact) {
   auto* to = fact->mutable_rank_failed();
@@ -141,6 +141,7 @@ void Put(const core::PastRemembered& fact, pb::Fact* message) {
   auto* to = message->mutable_past_remembered();
   PACELINE_MEMO(PUT)
   for (const auto& [index, times] : from.replaced) (*to->mutable_replaced())[index] = times;
+  for (const std::string& host : from.excluded) to->add_excluded(Encode(host));
   if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
 }
 void Put(const core::NodeNoticed& from, pb::Fact* fact) {
@@ -321,6 +322,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
   for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());
   for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
+  for (const std::string& host : from.excluded_hosts) to->add_excluded_hosts(Encode(host));
   if (from.plan.generation > 0) ToProto(from.plan, to->mutable_plan());
 }
 

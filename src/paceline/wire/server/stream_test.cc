@@ -331,7 +331,8 @@ TEST_F(StreamTest, TheLauncherReportsAndIsOrdered) {
                   .size = 3,
                   .spares = 1,
                   .incarnations = {{2, 4}},
-                  .absent = {1}};
+                  .absent = {1},
+                  .excluded = {"host3", "host4"}};
   server_->Order(said->supervisor, wish);
   EXPECT_EQ(launcher_heard.Next<Wish>(), wish);
   const Summary summary{.phase = "running", .nodes = 3, .step = 7, .goodput = 0.5, .last = "lost"};

@@ -181,6 +181,11 @@ type ElasticJobStatus struct {
 	// +kubebuilder:validation:MaxLength=2048
 	// +optional
 	Memo string `json:"memo,omitempty"`
+	// Kubernetes nodes that get no further pod of a node of this job, as the master wishes.
+	// +kubebuilder:validation:MaxItems=64
+	// +listType=atomic
+	// +optional
+	ExcludedHosts []string `json:"excludedHosts,omitempty"`
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
 	// +optional

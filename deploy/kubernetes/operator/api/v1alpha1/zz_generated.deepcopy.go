@@ -114,6 +114,11 @@ func (in *ElasticJobStatus) DeepCopyInto(out *ElasticJobStatus) {
 		}
 	}
 	in.Seen.DeepCopyInto(&out.Seen)
+	if in.ExcludedHosts != nil {
+		in, out := &in.ExcludedHosts, &out.ExcludedHosts
+		*out = make([]string, len(*in))
+		copy(*out, *in)
+	}
 	if in.ExitCode != nil {
 		in, out := &in.ExitCode, &out.ExitCode
 		*out = new(int32)

@@ -83,8 +83,11 @@ type Wish struct {
 	Spares uint32                 `protobuf:"varint,4,opt,name=spares,proto3" json:"spares,omitempty"`
 	// By index, where it is not 0. A higher one replaces the node: what ran under its name before is
 	// of the past, and may be removed.
-	Incarnations  map[uint32]uint32 `protobuf:"bytes,5,rep,name=incarnations,proto3" json:"incarnations,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
-	Absent        []uint32          `protobuf:"varint,6,rep,packed,name=absent,proto3" json:"absent,omitempty"` // indices that are not wished for any more
+	Incarnations map[uint32]uint32 `protobuf:"bytes,5,rep,name=incarnations,proto3" json:"incarnations,omitempty" protobuf_key:"varint,1,opt,name=key" protobuf_val:"varint,2,opt,name=value"`
+	Absent       []uint32          `protobuf:"varint,6,rep,packed,name=absent,proto3" json:"absent,omitempty"` // indices that are not wished for any more
+	// Hosts, as the platform names them, on which no further node is to be started. What runs there
+	// may stay.
+	Excluded      []string `protobuf:"bytes,7,rep,name=excluded,proto3" json:"excluded,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -157,6 +160,13 @@ func (x *Wish) GetIncarnations() map[uint32]uint32 {
 func (x *Wish) GetAbsent() []uint32 {
 	if x != nil {
 		return x.Absent
+	}
+	return nil
+}
+
+func (x *Wish) GetExcluded() []string {
+	if x != nil {
+		return x.Excluded
 	}
 	return nil
 }
@@ -725,14 +735,15 @@ var File_paceline_v1_platform_proto protoreflect.FileDescriptor
 
 const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\n" +
-	"\x1apaceline/v1/platform.proto\x12\vpaceline.v1\"\xce\x02\n" +
+	"\x1apaceline/v1/platform.proto\x12\vpaceline.v1\"\xea\x02\n" +
 	"\x04Wish\x12\x10\n" +
 	"\x03seq\x18\x01 \x01(\x04R\x03seq\x120\n" +
 	"\x06intent\x18\x02 \x01(\x0e2\x18.paceline.v1.Wish.IntentR\x06intent\x12\x12\n" +
 	"\x04size\x18\x03 \x01(\rR\x04size\x12\x16\n" +
 	"\x06spares\x18\x04 \x01(\rR\x06spares\x12G\n" +
 	"\fincarnations\x18\x05 \x03(\v2#.paceline.v1.Wish.IncarnationsEntryR\fincarnations\x12\x16\n" +
-	"\x06absent\x18\x06 \x03(\rR\x06absent\x1a?\n" +
+	"\x06absent\x18\x06 \x03(\rR\x06absent\x12\x1a\n" +
+	"\bexcluded\x18\a \x03(\tR\bexcluded\x1a?\n" +
 	"\x11IncarnationsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\rR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\rR\x05value:\x028\x01\"4\n" +
