@@ -15,11 +15,6 @@ IMAGE = "registry.invalid/paceline-operator:none"
 INSTALL = ROOT / "deploy/kubernetes/install.yaml"
 OPERATOR_IMAGE = ROOT / "build/operator/image.tar"
 DEADLINE_S = 180.0
-# One node of the job on each Kubernetes node. An affinity between pods would not do: the pod of the
-# master has the same template, and no node could be where the master is.
-SPREAD: JsonDict = {"topologySpreadConstraints": [{
-    "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "DoNotSchedule",
-    "labelSelector": {"matchLabels": {"paceline.dev/role": "node"}}}]}
 
 
 def install(cluster: Cluster) -> None:
@@ -30,6 +25,16 @@ def install(cluster: Cluster) -> None:
     cluster.apply(INSTALL.read_text())
     cluster.kubectl("rollout", "status", "deployment/paceline-operator", "--namespace", SYSTEM,
                     "--timeout", "60s")
+
+
+def spread_by(taints: str) -> JsonDict:
+    """One node of the job on each Kubernetes node. "Honor" leaves out those that take no pods, and
+    "Ignore" does not. An affinity between pods would also keep the nodes from where the master is,
+    as its pod has the same template."""
+    return {"topologySpreadConstraints": [{
+        "maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "nodeTaintsPolicy": taints,
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"paceline.dev/role": "node"}}}]}
 
 
 class ElasticJob:
@@ -44,7 +49,7 @@ class ElasticJob:
         self.pace_s = pace_s
         self.grace_s = 5
         self.image = BUSYBOX
-        self.is_spread = False
+        self.spread = ""  # see `spread_by`
         storage.mkdir()
         self.template = storage.with_suffix(".json")
 
@@ -58,7 +63,7 @@ class ElasticJob:
         return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "template"}, "spec": {
             "terminationGracePeriodSeconds": self.grace_s,
             "securityContext": {"runAsUser": 0, "runAsNonRoot": False},
-            **(SPREAD if self.is_spread else {}),
+            **(spread_by(self.spread) if self.spread else {}),
             "containers": [{
                 "name": "train", "image": self.image,
                 **{key: container[key] for key in ("env", "resources", "workingDir")},
