@@ -25,6 +25,11 @@ from pathlib import Path
 from typing import Any, Self
 
 BENCH = Path(__file__).resolve().parent
+# Many benchmarks start a script of this package by its path, in a process of its own and in another
+# folder. That script imports `bench` too.
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    filter(None, [str(BENCH.parent), os.environ.get("PYTHONPATH")])
+)
 SCRIPT = BENCH / "small_ddp.py"
 PR_SET_CHILD_SUBREAPER = 36
 Processes = dict[int, tuple[int, str]]  # pid → (parent, command line)

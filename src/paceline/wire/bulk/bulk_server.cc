@@ -130,7 +130,7 @@ absl::Status BulkServer::Give(BulkSocket* socket, const BulkImage& image,
     const uint64_t at = (is_file ? chunk : chunk - of_file) * kBulkChunkBytes;
     const std::byte* memory = (is_file ? image.file : image.notes).data() + at;
     // Not sendfile, which transfers each page separately: over loopback it takes twice as long, and
-    // twice the receiver's CPU (bench/peer_fetch.py).
+    // twice the receiver's CPU (bench/checkpoint/peer_fetch.py).
     RETURN_IF_ERROR(socket->Write(memory, facts.BytesOf(chunk), Clock::now() + kChunkPatience));
   }
   return absl::OkStatus();
