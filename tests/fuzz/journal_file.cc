@@ -5,8 +5,8 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/master/journal.h"
-#include "paceline/master/journal_file.h"
+#include "paceline/master/journal/journal.h"
+#include "paceline/master/journal/journal_file.h"
 #include "parts.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

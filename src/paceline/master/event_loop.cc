@@ -9,7 +9,7 @@
 #include "paceline/base/log.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/master/handlers.h"
-#include "paceline/master/memo.h"
+#include "paceline/master/succession/memo.h"
 #include "paceline/wire/codec/journal_codec.h"
 
 namespace paceline::master {

@@ -14,18 +14,18 @@
 #include "paceline/core/job.h"
 #include "paceline/core/slow/pace_desk.h"
 #include "paceline/master/clock.h"
-#include "paceline/master/copy_desk.h"
 #include "paceline/master/event_queue.h"
-#include "paceline/master/event_row.h"
 #include "paceline/master/executor.h"
-#include "paceline/master/goodput.h"
-#include "paceline/master/journal.h"
-#include "paceline/master/lease_host.h"
-#include "paceline/master/metrics.h"
+#include "paceline/master/journal/journal.h"
+#include "paceline/master/leases/lease_host.h"
+#include "paceline/master/report/event_row.h"
+#include "paceline/master/report/goodput.h"
+#include "paceline/master/report/metrics.h"
+#include "paceline/master/report/status.h"
+#include "paceline/master/report/summary.h"
 #include "paceline/master/stack_desk.h"
-#include "paceline/master/status.h"
-#include "paceline/master/successor.h"
-#include "paceline/master/summary.h"
+#include "paceline/master/succession/copy_desk.h"
+#include "paceline/master/succession/successor.h"
 
 namespace paceline::master {
 
@@ -49,7 +49,7 @@ class EventLoop {
     uint64_t term = 0;       // 0: no platform gives terms, and the journal is not copied
     uint32_t survivors = 0;  // living nodes of the job, by the platform's count
     std::string own_host;    // boot id of the master's host
-    std::string memo;        // kept by the platform, of the masters before; see memo.h
+    std::string memo;        // kept by the platform, of the masters before; succession/memo.h
   };
   void SetTerm(Term term);
 

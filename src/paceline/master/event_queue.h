@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/master/journal.h"
+#include "paceline/master/journal/journal.h"
 #include "paceline/wire/server/master_server.h"
 
 namespace paceline::master {

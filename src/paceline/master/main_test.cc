@@ -15,7 +15,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/master/job_file.h"
-#include "paceline/master/journal.h"
+#include "paceline/master/journal/journal.h"
 #include "paceline/model/problem.h"
 #include "paceline/model/test_report.h"
 #include "paceline/model/version.h"

@@ -21,8 +21,8 @@
 #include "paceline/data/epoch_order.h"
 #include "paceline/data/lease/lease_book.h"
 #include "paceline/master/job_file.h"
-#include "paceline/master/lease_host.h"
-#include "paceline/master/lease_journal.h"
+#include "paceline/master/leases/lease_host.h"
+#include "paceline/master/leases/lease_journal.h"
 #include "paceline/wire/bulk/lease_socket.h"
 
 namespace paceline::cli {

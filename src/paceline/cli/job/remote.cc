@@ -11,10 +11,10 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
 #include "paceline/core/job.h"
-#include "paceline/master/event_row.h"
-#include "paceline/master/goodput.h"
-#include "paceline/master/journal.h"
-#include "paceline/master/status.h"
+#include "paceline/master/journal/journal.h"
+#include "paceline/master/report/event_row.h"
+#include "paceline/master/report/goodput.h"
+#include "paceline/master/report/status.h"
 
 namespace paceline::cli {
 namespace {

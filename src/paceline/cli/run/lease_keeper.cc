@@ -15,7 +15,7 @@
 #include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
-#include "paceline/master/lease_host.h"
+#include "paceline/master/leases/lease_host.h"
 #include "paceline/wire/security/credentials.h"
 
 namespace paceline::cli {

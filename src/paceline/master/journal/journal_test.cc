@@ -1,7 +1,7 @@
 // The journal on real files: acknowledged records are read back, whatever happened to the file's
 // end.
 
-#include "paceline/master/journal.h"
+#include "paceline/master/journal/journal.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -18,7 +18,7 @@
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/test_tmpfs.h"
-#include "paceline/master/journal_file.h"
+#include "paceline/master/journal/journal_file.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/codec/journal_codec.h"
 #include "sqlite3.h"

@@ -22,7 +22,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/instant.h"
 #include "paceline/core/record.h"
-#include "paceline/master/journal_file.h"
+#include "paceline/master/journal/journal_file.h"
 
 namespace paceline::master {
 

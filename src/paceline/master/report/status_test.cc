@@ -1,9 +1,9 @@
-#include "paceline/master/status.h"
+#include "paceline/master/report/status.h"
 
 #include "gtest/gtest.h"
-#include "paceline/master/event_row.h"
-#include "paceline/master/goodput.h"
-#include "paceline/master/metrics.h"
+#include "paceline/master/report/event_row.h"
+#include "paceline/master/report/goodput.h"
+#include "paceline/master/report/metrics.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::master {

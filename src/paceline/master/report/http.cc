@@ -1,4 +1,4 @@
-#include "paceline/master/http.h"
+#include "paceline/master/report/http.h"
 
 #include <netinet/in.h>
 #include <sys/socket.h>

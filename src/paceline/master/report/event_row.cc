@@ -1,4 +1,4 @@
-#include "paceline/master/event_row.h"
+#include "paceline/master/report/event_row.h"
 
 #include <cmath>
 #include <type_traits>

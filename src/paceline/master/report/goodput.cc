@@ -1,4 +1,4 @@
-#include "paceline/master/goodput.h"
+#include "paceline/master/report/goodput.h"
 
 #include <algorithm>
 #include <variant>

@@ -1,4 +1,4 @@
-#include "paceline/master/status.h"
+#include "paceline/master/report/status.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "paceline/master/memo.h"
+#include "paceline/master/succession/memo.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "paceline/master/lease_host.h"
+#include "paceline/master/leases/lease_host.h"
 
 #include <algorithm>
 #include <string_view>

@@ -1,9 +1,9 @@
-#include "paceline/master/summary.h"
+#include "paceline/master/report/summary.h"
 
 #include <cmath>
 #include <variant>
 
-#include "paceline/master/memo.h"
+#include "paceline/master/succession/memo.h"
 
 namespace paceline::master {
 namespace {

@@ -23,7 +23,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/base/instant.h"
 #include "paceline/data/lease/lease_book.h"
-#include "paceline/master/journal_file.h"
+#include "paceline/master/journal/journal_file.h"
 
 namespace paceline::master {
 

@@ -1,4 +1,4 @@
-#include "paceline/master/copy_desk.h"
+#include "paceline/master/succession/copy_desk.h"
 
 #include <algorithm>
 

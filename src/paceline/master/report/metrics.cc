@@ -1,4 +1,4 @@
-#include "paceline/master/metrics.h"
+#include "paceline/master/report/metrics.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "paceline/master/http.h"
+#include "paceline/master/report/http.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>

@@ -1,4 +1,4 @@
-#include "paceline/master/successor.h"
+#include "paceline/master/succession/successor.h"
 
 #include <algorithm>
 #include <utility>

@@ -15,7 +15,7 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/data/lease/lease_book.h"
-#include "paceline/master/lease_journal.h"
+#include "paceline/master/leases/lease_journal.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/wire/bulk/lease_server.h"
 #include "paceline/wire/security/credentials.h"

@@ -1,4 +1,4 @@
-#include "paceline/master/journal.h"
+#include "paceline/master/journal/journal.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,7 +13,7 @@
 #include "paceline/base/check.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/master/clock.h"
-#include "paceline/master/journal_file.h"
+#include "paceline/master/journal/journal_file.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/codec/journal_codec.h"
 #include "sqlite3.h"

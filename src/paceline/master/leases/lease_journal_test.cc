@@ -1,4 +1,4 @@
-#include "paceline/master/lease_journal.h"
+#include "paceline/master/leases/lease_journal.h"
 
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -8,8 +8,8 @@
 #include <mutex>
 
 #include "paceline/base/test_dir.h"
-#include "paceline/master/journal_file.h"
-#include "paceline/master/lease_host.h"
+#include "paceline/master/journal/journal_file.h"
+#include "paceline/master/leases/lease_host.h"
 #include "paceline/wire/bulk/lease_socket.h"
 #include "sqlite3.h"
 

@@ -1,4 +1,4 @@
-#include "paceline/master/journal_file.h"
+#include "paceline/master/journal/journal_file.h"
 
 #include <fcntl.h>
 #include <linux/magic.h>

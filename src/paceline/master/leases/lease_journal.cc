@@ -1,4 +1,4 @@
-#include "paceline/master/lease_journal.h"
+#include "paceline/master/leases/lease_journal.h"
 
 #include <chrono>
 #include <utility>
@@ -7,7 +7,7 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/master/clock.h"
-#include "paceline/master/journal_file.h"
+#include "paceline/master/journal/journal_file.h"
 #include "paceline/model/problem.h"
 #include "sqlite3.h"
 
