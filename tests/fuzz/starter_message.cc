@@ -1,6 +1,6 @@
 // Bytes from the starter's socket, as they come.
 
-#include "paceline/agent/ranks/starter_message.h"
+#include "paceline/agent/starter/starter_message.h"
 
 #include "parts.h"
 

@@ -17,8 +17,8 @@
 #include <utility>
 
 #include "paceline/agent/agent_json.h"
+#include "paceline/agent/logs/disk_watch.h"
 #include "paceline/agent/memory/arena_shelf.h"
-#include "paceline/agent/ranks/disk_watch.h"
 #include "paceline/agent/ranks/gloo_interface.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/reactor.h"

@@ -15,7 +15,7 @@
 #include "paceline/agent/memory/checkpoint_station.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/rank_env.h"
-#include "paceline/agent/ranks/starter_key.h"
+#include "paceline/agent/starter/starter_key.h"
 #include "paceline/base/fd.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"

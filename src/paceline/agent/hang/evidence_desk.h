@@ -15,8 +15,8 @@
 #include "paceline/agent/hang/flight_rings.h"
 #include "paceline/agent/hang/stack_sampler.h"
 #include "paceline/agent/ranks/pids.h"
-#include "paceline/agent/ranks/starter_message.h"
 #include "paceline/agent/socket/reactor.h"
+#include "paceline/agent/starter/starter_message.h"
 #include "paceline/model/evidence.h"
 
 namespace paceline::agent {

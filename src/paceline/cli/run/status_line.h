@@ -12,7 +12,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
-#include "paceline/agent/ranks/disk_watch.h"
+#include "paceline/agent/logs/disk_watch.h"
 #include "paceline/cli/console/console.h"
 #include "paceline/cli/run/wait_teller.h"
 #include "paceline/wire/client/control_client.h"

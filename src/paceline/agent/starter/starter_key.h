@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "paceline/agent/ranks/rank_env.h"
-#include "paceline/agent/ranks/starter_client.h"
+#include "paceline/agent/starter/starter_client.h"
 #include "paceline/model/job_spec.h"
 
 namespace paceline::agent {

@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/log_tender.h"
+#include "paceline/agent/logs/log_tender.h"
 
 #include <optional>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/rank_logs.h"
+#include "paceline/agent/logs/rank_logs.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

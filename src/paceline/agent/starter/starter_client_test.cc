@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/starter_client.h"
+#include "paceline/agent/starter/starter_client.h"
 
 #include <gtest/gtest.h>
 #include <sys/prctl.h>

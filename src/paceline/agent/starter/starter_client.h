@@ -16,8 +16,8 @@
 #include <nlohmann/json_fwd.hpp>
 
 #include "absl/status/status.h"
-#include "paceline/agent/ranks/starter_message.h"
 #include "paceline/agent/socket/reactor.h"
+#include "paceline/agent/starter/starter_message.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/instant.h"
 #include "paceline/base/spawn.h"

@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/rank_logs.h"
+#include "paceline/agent/logs/rank_logs.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/starter_key.h"
+#include "paceline/agent/starter/starter_key.h"
 
 #include <sched.h>
 #include <sys/resource.h>

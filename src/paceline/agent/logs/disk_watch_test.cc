@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/disk_watch.h"
+#include "paceline/agent/logs/disk_watch.h"
 
 #include <fcntl.h>
 #include <unistd.h>

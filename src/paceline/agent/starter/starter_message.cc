@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/starter_message.h"
+#include "paceline/agent/starter/starter_message.h"
 
 #include <cstring>
 #include <utility>

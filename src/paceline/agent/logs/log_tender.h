@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "paceline/agent/ranks/disk_watch.h"
-#include "paceline/agent/ranks/rank_logs.h"
+#include "paceline/agent/logs/disk_watch.h"
+#include "paceline/agent/logs/rank_logs.h"
 
 namespace paceline::agent {
 
