@@ -26,6 +26,7 @@ LONG_FILES = {
     "test_full_run_dir.py",
     "test_full_storage.py",
     "test_gpu_hangs.py",
+    "test_gpu_plans.py",
     "test_gpu_saves.py",
     "test_gpu_training.py",
     "test_hang_cases.py",

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 
 _NO_LIMIT = 1 << 60  # cgroup v1 writes a number near 2^63 for "no limit"
 
@@ -88,6 +89,35 @@ def device() -> torch.device:
     return torch.device("cpu")
 
 
+def settle(place: torch.device) -> None:
+    """Make it the current device: FSDP2 and torch's pipelining use the current one, not the one of
+    the model.
+    """
+    if place.type == "cuda":
+        torch.cuda.set_device(place)
+
+
+def backend(local_ranks: int) -> str:
+    """The backend of a world of these devices.
+
+    NCCL refuses two ranks on one accelerator, and gloo does not.
+    """
+    if not torch.cuda.is_available() or local_ranks > torch.cuda.device_count():
+        return "gloo"
+    return "cpu:gloo,cuda:nccl"
+
+
+def no_sends(place: torch.device, ranks: int) -> str:
+    """Why this world does not send a tensor of the device from one rank to another, as stages of a
+    pipeline do; "" if it does. The world may not be formed yet.
+    """
+    if place.type != "cuda" or ranks == 1:
+        return ""
+    used = dist.get_backend_config() if dist.is_initialized() else backend(local_ranks(ranks))
+    is_gloo = used == "gloo" or "cuda:gloo" in used
+    return "gloo does not send a GPU's tensors from one rank to another" if is_gloo else ""
+
+
 def name_of(place: torch.device, host: Host | None = None) -> str:
     """The name of the device, the same for ranks with equal devices: `"AMD EPYC 9B14, 1.5
     cores"`.
@@ -100,9 +130,12 @@ def name_of(place: torch.device, host: Host | None = None) -> str:
 
 
 def memory_of(place: torch.device, local_ranks: int, host: Host | None = None) -> int:
-    """Bytes that this rank may use; ranks of one host share its memory evenly."""
+    """Bytes that this rank may use; ranks of one host share its memory evenly, and those of one
+    accelerator that accelerator's.
+    """
     if place.type == "cuda":
-        return torch.cuda.get_device_properties(place).total_memory
+        sharing = -(-local_ranks // max(1, torch.cuda.device_count()))
+        return torch.cuda.get_device_properties(place).total_memory // max(1, sharing)
     return (host or Host()).memory() // max(1, local_ranks)
 
 

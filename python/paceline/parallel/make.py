@@ -81,10 +81,12 @@ def parallelize(
     must_be_given(model, optimizer=optimizer, loss=loss, scheduler=scheduler)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision,
                     world_size=_world_size())  # fmt: skip
+    studied.summary["no_pipeline"] = studied.summary["no_pipeline"] or _no_sends()
     question = _question(studied, _wishes(global_batch, wishes))
     _must_be_real(model)
     begin_world()
     talk, place = Talk.of_world(), devices.device()
+    devices.settle(place)
     if profile_run.is_asked():
         profile_run.end_with_block(model, studied, place, talk)
 
@@ -238,6 +240,12 @@ def _world_size() -> int | None:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
+def _no_sends() -> str:
+    """Why ranks cannot be stages of a pipeline, whatever the model is; "" if they can."""
+    ranks = _world_size()
+    return "" if ranks is None else devices.no_sends(devices.device(), ranks)
+
+
 def _must_be_real(model: nn.Module) -> None:
     empty = [name for name, one in model.named_parameters() if one.is_meta]
     if empty:
@@ -251,8 +259,9 @@ def _must_be_real(model: nn.Module) -> None:
 
 def begin_world() -> None:
     """Form the process group from the launcher's variables, if the script has not done so."""
-    if not dist.is_initialized() and int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        dist.init_process_group("cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo")
+    ranks = int(os.environ.get("WORLD_SIZE", "1"))
+    if not dist.is_initialized() and ranks > 1:
+        dist.init_process_group(devices.backend(devices.local_ranks(ranks)))
         atexit.register(_end_world)
 
 

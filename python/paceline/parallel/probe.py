@@ -25,6 +25,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 
 from paceline._base.launch import cache_dir
 from paceline.parallel import device as devices
+from paceline.parallel import memory
 from paceline.parallel.cluster import Link, Measured, text_of
 from paceline.parallel.describe import Study
 from paceline.parallel.store import Talk
@@ -184,8 +185,12 @@ def _timed(
     seconds: dict[int, float] = {}
     samples = 1
     while samples <= _SAMPLES_MAX:
-        run = passes(modules, block, samples, place, precision)
-        seconds[samples] = best_of(run, place) / 3
+        try:
+            seconds[samples] = best_of(passes(modules, block, samples, place, precision), place) / 3
+        except Exception as error:
+            if not seconds or not memory.is_out_of_memory(error):
+                raise
+            break  # the device does not hold the block with so many samples
         is_slow = time.perf_counter() - begin > _BLOCK_SECONDS / 4
         if len(seconds) > 1 and (is_slow or seconds[samples] > 4 * seconds[1]):
             break

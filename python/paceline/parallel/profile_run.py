@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import asdict
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
 import torch
@@ -28,8 +28,8 @@ from paceline.parallel.store import Talk
 
 PROFILE = "PACELINE_PROFILE"  # a folder, in which rank 0 writes what all have measured
 RESULT = "profile.json"
-_SIZES = (256, 1024, 2048)  # of the square matrices
-_SLOWEST = 0.25  # seconds; after a product that takes longer no larger one is tried
+_SIZES = (256, 1024, 2048, 8192)  # of the square matrices; an accelerator needs large ones
+_SLOWEST = 2.0  # seconds; a product that would take longer is not tried
 _PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
@@ -72,14 +72,15 @@ def measure_products(place: torch.device, talk: Talk) -> dict[str, Any]:
 
 def _product_rates(kind: torch.dtype, place: torch.device) -> list[tuple[int, float]]:
     found: list[tuple[int, float]] = []
-    for size in _SIZES:
+    seconds = 0.0
+    for before, size in pairwise((1, *_SIZES)):
+        if seconds * (size / before) ** 3 > _SLOWEST:
+            break
         one = torch.randn(size, size, device=place).to(kind)
         target = torch.empty_like(one)
         run: Callable[[], object] = lambda a=one, out=target: torch.mm(a, a, out=out)  # noqa: E731
         seconds = probe.sustained(run, place)
         found.append((size, 2.0 * size**3 / seconds))
-        if seconds > _SLOWEST:
-            break
     return found
 
 
@@ -119,8 +120,9 @@ def main(words: list[str]) -> int:
         from paceline.parallel.make import begin_world
 
         begin_world()
-        talk = Talk.of_world()
-        _end(talk, measure_products(devices.device(), talk))
+        talk, place = Talk.of_world(), devices.device()
+        devices.settle(place)
+        _end(talk, measure_products(place, talk))
     from paceline._rank.entry import Entry, execute
 
     script, *rest = words

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -118,6 +119,29 @@ def test_a_probe_is_short_and_leaves_everything_as_it_was(
     assert len(list(tmp_path.rglob("*.json"))) == len(files) + 1
 
 
+def test_a_batch_that_the_device_does_not_hold_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = studied(net := model())
+    one = Block.of(done)
+    tried: list[int] = []
+
+    def passes(_: Any, __: Any, samples: int, *___: Any) -> Any:
+        tried.append(samples)
+        if samples > most:
+            raise torch.OutOfMemoryError("there is none left")
+        return lambda: None
+
+    monkeypatch.setattr(probe, "passes", passes)
+    monkeypatch.setattr(probe, "sustained", lambda *_: 1.0)
+    modules, most = [net.get_submodule(name) for name in one.names], 4
+    assert sorted(probe._timed(modules, one, CPU, "fp32")) == [1, 4]
+    assert tried[:3] == [1, 4, 16]
+    most = 0
+    with pytest.raises(torch.OutOfMemoryError):
+        probe._timed(modules, one, CPU, "fp32")
+
+
 def test_ranks_that_measured_different_numbers_give_the_next_world_the_same_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -215,3 +239,34 @@ def test_cgroups_of_the_first_version(tmp_path: Path) -> None:
         "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n",
     })  # fmt: skip
     assert (found.quota(), found.memory()) == (0.5, 512 << 20)
+
+
+# ---- accelerators, of which this machine has none ----
+
+GPU = torch.device("cuda", 0)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    about = SimpleNamespace(total_memory=80 << 30)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: about)
+
+
+@pytest.mark.usefixtures("two_gpus")
+@pytest.mark.parametrize(("ranks", "gib"), [(1, 80), (2, 80), (3, 40), (4, 40), (5, 26)])
+def test_ranks_of_one_gpu_share_its_memory(ranks: int, gib: int) -> None:
+    assert device.memory_of(GPU, ranks) >> 30 == gib
+
+
+@pytest.mark.usefixtures("two_gpus")
+def test_two_ranks_on_a_gpu_get_gloo_which_carries_no_pipeline(
+    monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert device.backend(2) == "cpu:gloo,cuda:nccl" and device.no_sends(GPU, 4) == ""
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
+    assert device.backend(4) == "gloo"
+    assert device.no_sends(GPU, 4).startswith("gloo does not send a GPU's tensors")
+    assert device.no_sends(GPU, 1) == device.no_sends(CPU, 4) == ""
