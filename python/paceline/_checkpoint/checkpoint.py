@@ -386,8 +386,17 @@ class BaseCheckpointer(ABC):
         answers = iter([answer])  # used once; a second read asks the keeper again
 
         def read() -> Restoring:
-            images = self._images(next(answers, None) or self._ask_restore())
-            return loading.fill(self._framework, images, state, strict=strict, where=where)
+            asked = next(answers, None) or self._ask_restore()
+            images = self._images(asked)
+            try:
+                return loading.fill(self._framework, images, state, strict=strict, where=where)
+            except CheckpointError:
+                stored = self._stored(asked)
+                if stored is None:
+                    raise
+            # In memory a rank has its own part. In storage it finds what another rank had.
+            images = Images.stored(stored, self._place.rank)
+            return loading.fill(self._framework, images, state, strict=strict, where=stored)
 
         try:
             work = read_patiently(read, where) if answer.get("path") else read()
@@ -397,6 +406,19 @@ class BaseCheckpointer(ABC):
         self.left_out, self.replaced = work.left_out, work.replaced
         self._restore_random(work.own)
         self.restored += work.told()
+
+    def is_stored(self, answer: Fields) -> bool:
+        """Whether storage has all ranks' parts of the step that a restore would read."""
+        return answer.get("from") == "storage" or self._stored(answer) is not None
+
+    def _stored(self, answer: Fields) -> str | None:
+        """The folder in storage of a step that is restored from memory, if it is complete there."""
+        if answer.get("from") != "memory" or not self._directory.startswith("/"):
+            return None
+        branch = answer["branch"]
+        name = f"step-{answer['step']}-g{answer['generation']}" + (f"-b{branch}" if branch else "")
+        folder = os.path.join(self._directory, name)
+        return folder if os.path.exists(os.path.join(folder, "MANIFEST.json")) else None
 
     def _prepare(self, state: State) -> None:
         """Make room in memory for the first save now, and map it in the background."""

@@ -88,7 +88,7 @@ def agree(
             question.summary, memory.limited(measured, devices, known), question.wishes)
         )  # fmt: skip
         because = "it is chosen for these devices"
-    _compare(talk, text, question, devices)
+    compare(talk, text, question, devices)
     plan = ParallelPlan.parse(text)
     _must_fit(plan, question, talk.world_size)
     return Answer(plan, Kept(text, question.digest, devices), because, measured)
@@ -125,7 +125,7 @@ def _reusable(
     return kept.plan
 
 
-def _compare(talk: Talk, text: str, question: Question, devices: Devices) -> None:
+def compare(talk: Talk, text: str, question: Question, devices: Devices) -> None:
     """Raise on all ranks if any rank refuses its plan, or if plans differ."""
 
     def digest() -> str:

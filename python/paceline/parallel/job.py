@@ -16,6 +16,7 @@ from paceline.parallel import memory
 from paceline.parallel.agree import Answer, Kept
 from paceline.parallel.execute import Executor, Stepper
 from paceline.parallel.loader import PlannedLoader
+from paceline.parallel.move import Coming, Mover
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.replan import Corrected, corrected, cutter_of, room_of
 
@@ -45,19 +46,24 @@ class PlanNote:
 
     def __init__(self, now: Kept | None) -> None:
         self.now = now
+        self.coming = Coming()
         self.found: Kept | None = None
+        self.found_next = ""  # the plan to which layers were to move
 
     def state_dict(self) -> dict[str, Any]:
         now = self.now
         if now is None:
             return {}
-        return {"plan": now.plan, "question": now.question, "devices": json.dumps(now.devices)}
+        self.coming.is_saved = bool(self.coming.plan)
+        saved = {"plan": now.plan, "question": now.question, "devices": json.dumps(now.devices)}
+        return saved | ({"next": self.coming.plan} if self.coming.plan else {})
 
     def load_state_dict(self, saved: dict[str, Any]) -> None:
         """Remembers the checkpoint's plan. The plan of this world does not change."""
         try:
             devices = json.loads(saved["devices"])
             self.found = Kept(str(saved["plan"]), str(saved["question"]), devices)
+            self.found_next = str(saved.get("next", ""))
         except (KeyError, TypeError, ValueError):
             self.found = None
 
@@ -74,6 +80,8 @@ class Job:
         whole: list[Whole],
         clip: float | None,
         retell: Callable[[ParallelPlan], None] | None = None,
+        note: PlanNote | None = None,
+        mover: Mover | None = None,
     ) -> None:
         self.plan: ParallelPlan = answer.plan
         self.because = f"{answer.because}; {answer.plan.because}".rstrip("; ")
@@ -84,7 +92,8 @@ class Job:
         self._whole = whole
         self._clip = clip
         self._stepper = Stepper(optimizer, executor.parameters) if optimizer is not None else None
-        self._note = PlanNote(answer.kept)
+        self._note = note or PlanNote(answer.kept)
+        self._mover = mover
         self._kept = answer.kept
         self._has_stepped = False
         self._loader: PlannedLoader | None = None  # the first one: that of the training
@@ -161,6 +170,8 @@ class Job:
             ArgumentError: the batch does not have this rank's share of samples.
             PlanError: the first step ran out of memory. The next job gets another plan.
         """
+        if self._mover is not None:
+            self._mover.begin_step()
         try:
             output = self._step(batch)
         except Exception as error:
@@ -169,6 +180,8 @@ class Job:
             rank = dist.get_rank() if dist.is_initialized() else 0
             raise memory.noted(self.plan, rank, self._kept.question, self._device) from error
         self._has_stepped = True
+        if self._mover is not None:
+            self._mover.end_step()
         return output
 
     def _step(self, batch: object) -> StepOutput:

@@ -26,11 +26,12 @@ from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Work, executor_for
 from paceline.parallel.given import must_be_given, must_be_made
 from paceline.parallel.job import CORRECTED, Job, MakeScheduler, PlanNote, Whole
+from paceline.parallel.move import Mover, may_move, told_as
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.planning_run import PLANNING, end_with
 from paceline.parallel.probe import measure
 from paceline.parallel.store import Talk
-from paceline.parallel.told import tell_agent
+from paceline.parallel.told import tell_agent, told_of_move
 
 _WHERE = "parallelize"
 _PLAN_BYTES_MAX = 32 << 20
@@ -97,7 +98,7 @@ def parallelize(
     _spread_weights(model.to(place))
     work = _work(model, studied, answer.plan, talk, place, loss, example, precision)
     answer = _told_of(answer, compile_blocks(work, talk, compiled))
-    return _job(work, answer, optimizer, scheduler, clip, question)
+    return _job(work, answer, optimizer, scheduler, clip, question, checkpointer)
 
 
 def _told_of(answer: Answer, compiled: str) -> Answer:
@@ -174,9 +175,13 @@ def _job(
     scheduler: MakeScheduler | None,
     clip: float | None,
     question: Question,
+    checkpointer: Any,
 ) -> Job:
     def retell(plan: ParallelPlan) -> None:
         tell_agent(question, replace(answer, plan=plan, because=CORRECTED))
+
+    def ask_for(plan: ParallelPlan) -> str:
+        return told_of_move(question, told_as(answer, plan))
 
     whole = _whole(work)
     executor = executor_for(work)
@@ -184,7 +189,10 @@ def _job(
     if made is not None or executor.parameters:
         must_be_made(made)
     steps = scheduler(made) if scheduler is not None and made is not None else None
-    return Job(executor, answer, made, steps, whole, clip, retell)
+    note, mover = PlanNote(answer.kept), None
+    if may_move(answer, checkpointer):
+        mover = Mover(work, executor.busy, answer, question, checkpointer, note.coming, ask_for)
+    return Job(executor, answer, made, steps, whole, clip, retell, note, mover)
 
 
 def _check(
@@ -287,6 +295,9 @@ def _kept(checkpointer: Any) -> Kept | None:
         if answer.get("damaged") or answer.get("from") == "nothing":
             return None  # the script's own restore reports the damage
         checkpointer._fill({"plan": note}, answer, strict=False)
+        if note.found is not None and note.found_next and checkpointer.is_stored(answer):
+            # In memory each rank has its part by the plan before; storage has all parts.
+            return replace(note.found, plan=note.found_next)
     return note.found
 
 

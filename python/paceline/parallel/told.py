@@ -22,18 +22,30 @@ def tell_agent(question: Question, answer: Answer) -> None:
 
     `docs/formats/checkpoint_socket.md` has the message.
     """
-    path = launch.agent_socket()
-    if path is None:
-        return
-    try:
-        why = _refusal(path, _message(question, answer))
-    except (OSError, ValueError) as error:
-        why = str(error)
+    why = _told(question, answer)
     if why:
         logging.getLogger("paceline").warning("the agent was not told of the plan: %s", why)
 
 
-def _message(question: Question, answer: Answer) -> bytes:
+def told_of_move(question: Question, answer: Answer) -> str:
+    """Asks for a world that carries this plan out: a checkpoint has it, and all ranks wait.
+
+    Returns why the agent does not pass it on; "" if it does.
+    """
+    return _told(question, answer, moves=True) if launch.agent_socket() else "there is no agent"
+
+
+def _told(question: Question, answer: Answer, *, moves: bool = False) -> str:
+    path = launch.agent_socket()
+    if path is None:
+        return ""
+    try:
+        return _refusal(path, _message(question, answer, moves=moves))
+    except (OSError, ValueError) as error:
+        return str(error)
+
+
+def _message(question: Question, answer: Answer, *, moves: bool = False) -> bytes:
     plan = answer.plan
     fields = {
         "op": "plan",
@@ -43,8 +55,9 @@ def _message(question: Question, answer: Answer) -> bytes:
         "cluster": answer.cluster,
         "plan": plan.text if len(plan.text.encode()) <= _PLAN_BYTES_MAX else "",
         "words": plan.told(),
-        "because": f"{answer.because}; {plan.because}".rstrip("; "),
+        "because": f"{answer.because}; {plan.because}".strip("; "),
         "step": plan.step_seconds,
+        **({"moves": True} if moves else {}),
     }
     return json.dumps(fields).encode() + b"\n"
 

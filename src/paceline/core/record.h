@@ -29,6 +29,8 @@ enum class Rung {
   kShrink,          // go on without it, at or above the minimum
   kWait,            // below the minimum: hold until a node joins
   kStop,            // tell the user
+  // No rung of the ladder, as nothing has failed: the ranks ask for a world with another plan.
+  kMoveLayers,
 };
 std::string_view RungName(Rung rung);  // "restart process", …
 

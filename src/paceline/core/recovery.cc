@@ -173,8 +173,10 @@ LadderView View(Turn& turn) {
 
 bool SameDecision(const PendingDecision& decision, const LadderAnswer& climbed) {
   if (!decision.pending) return false;
-  // A growth was decided before its world ended, so no node is missing.
-  if (decision.rung == Rung::kNone) return climbed.rung == Rung::kRestartProcess;
+  // A growth or a move was decided before its world ended, so no node is missing.
+  if (decision.rung == Rung::kNone || decision.rung == Rung::kMoveLayers) {
+    return climbed.rung == Rung::kRestartProcess;
+  }
   return decision.rung == climbed.rung &&
          decision.has_blamed == climbed.answer.blamed.has_value() &&
          (!decision.has_blamed || decision.blamed == *climbed.answer.blamed);
@@ -289,6 +291,11 @@ bool FormNextWorld(Turn& turn) {
   return formed || state.last_seq != before;
 }
 
+std::string WhyItEnds(const JobState& state) {
+  if (state.incident.pending) return "it lost a part";
+  return state.decision.rung == Rung::kMoveLayers ? "its layers move" : "it grows";
+}
+
 }  // namespace
 
 bool EndDoomedWorld(Turn& turn) {
@@ -299,7 +306,7 @@ bool EndDoomedWorld(Turn& turn) {
   causes.push_back(state.decision.seq);
   turn.Emit(WorldEnded{.generation = state.world->generation,
                        .step = turn.watch().step,
-                       .reason = state.incident.pending ? "it lost a part" : "it grows"},
+                       .reason = WhyItEnds(state)},
             std::move(causes));
   return true;
 }

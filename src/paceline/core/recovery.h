@@ -10,7 +10,7 @@
 
 namespace paceline::core {
 
-// Ends a world after an incident or for a planned growth.
+// Ends a world after an incident, for a planned growth, or because layers move.
 bool EndDoomedWorld(Turn& turn);
 
 // Forms the first or the next world, or records why it cannot.

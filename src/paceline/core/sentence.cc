@@ -227,6 +227,7 @@ std::string_view RungName(Rung rung) {
     case Rung::kShrink: return "shrink";
     case Rung::kWait: return "wait";
     case Rung::kStop: return "stop";
+    case Rung::kMoveLayers: return "move layers";
   }
   return "unknown";
 }

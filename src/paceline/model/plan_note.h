@@ -23,6 +23,7 @@ struct PlanNote {
   std::string words;    // the plan in a few words: "data 2"
   std::string because;  // where the plan comes from, and why, as one sentence
   double step = 0;      // predicted seconds; 0: not known
+  bool moves = false;   // the plan of the next world: a checkpoint has it, and the ranks wait
   bool operator==(const PlanNote&) const = default;
 };
 

@@ -14,6 +14,7 @@ from paceline.parallel import batch as batches
 from paceline.parallel.batch import Loss
 from paceline.parallel.describe import Study
 from paceline.parallel.errors import PlanError
+from paceline.parallel.execute.busy import Busy
 from paceline.parallel.layers import Layers
 from paceline.parallel.plan import ParallelPlan, Place
 from paceline.parallel.trace import computing
@@ -60,6 +61,7 @@ class Executor(ABC):
         self.model = work.model  # this rank's part, with the names of the undivided model
         # Groups over which squared gradients are summed to get the whole model's norm.
         self.norm_groups: list[dist.ProcessGroup] = []
+        self.busy = Busy(work.device)  # with the passes of a stage; else nothing is counted
         # Called when this rank's own work for a step is done, and only waiting follows.
         self.worked: Callable[[], None] = _nothing
 

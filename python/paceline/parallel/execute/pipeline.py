@@ -15,6 +15,7 @@ from torch import nn
 
 from paceline.parallel import batch as batches
 from paceline.parallel.errors import PlanError
+from paceline.parallel.execute.busy import Busy
 from paceline.parallel.execute.common import (
     Executor,
     Work,
@@ -170,7 +171,7 @@ class Pipelined(Executor):
         must_have_calls(pipelining, ("PipelineStage", name), plan.told())
         before, after = forms[self._number], forms[self._number + 1]
         is_known = before is not None and after is not None and work.device.type == "cpu"
-        stage = pipelining.PipelineStage(
+        stage = _timed(pipelining.PipelineStage, self.busy)(
             root,
             self._number,
             len(plan.stages),
@@ -187,7 +188,7 @@ class Pipelined(Executor):
         )
 
     def _weighted(self, output: torch.Tensor, targets: Any) -> torch.Tensor:
-        with self.work.computing():
+        with self.busy.working(), self.work.computing():
             weight = self._micro / self.work.plan.global_batch
             return mean_loss(self.work, output, targets) * weight
 
@@ -227,6 +228,21 @@ class Pipelined(Executor):
         with torch.no_grad():
             found = self._run(self._schedule.eval, inputs, targets)
         return found * self.work.plan.global_batch  # the losses were weighted for a step
+
+
+def _timed(kind: Any, busy: Busy) -> Any:
+    """torch's stage, whose passes are timed without the waiting for other stages around them."""
+
+    class Timed(kind):
+        def forward_one_chunk(self, *args: Any, **options: Any) -> Any:
+            with busy.working():
+                return super().forward_one_chunk(*args, **options)
+
+        def backward_one_chunk(self, *args: Any, **options: Any) -> Any:
+            with busy.working():
+                return super().backward_one_chunk(*args, **options)
+
+    return Timed
 
 
 def _empty(form: Form | None) -> torch.Tensor | None:

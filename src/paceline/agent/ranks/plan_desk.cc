@@ -34,7 +34,8 @@ nlohmann::json PlanDesk::Take(const nlohmann::json& message) {
                 .plan = JsonText(message, "plan"),
                 .words = JsonText(message, "words"),
                 .because = JsonText(message, "because"),
-                .step = JsonNumber(message, "step")};
+                .step = JsonNumber(message, "step"),
+                .moves = JsonBool(message, "moves", false)};
   const std::string_view why = WhyRefused(note);
   if (!why.empty()) {
     LogWarning("plan_refused", {{"generation", note.generation}, {"why", why}});

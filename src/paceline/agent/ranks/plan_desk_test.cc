@@ -28,10 +28,13 @@ TEST(PlanDesk, TellsEachMasterOfTheNewestPlan) {
   EXPECT_EQ(told[0].step, 0.25);
   nlohmann::json next = Message();
   next["generation"] = 4;
+  next["moves"] = true;
   desk.Take(next);
   desk.Linked();
   ASSERT_EQ(told.size(), 3u);
   EXPECT_EQ(told[2].generation, Generation(4));
+  EXPECT_FALSE(told[0].moves);
+  EXPECT_TRUE(told[2].moves);
 }
 
 TEST(PlanDesk, RefusesWhatTheMasterCouldNotTake) {

@@ -46,6 +46,24 @@ bool IsKnown(const JobState& state, const PlanNote& note) {
          state.plan->plan == note.plan;
 }
 
+// The ranks have stored a checkpoint with that plan, and wait for the world that carries it out. An
+// agent repeats its newest note, but the next world has another generation.
+void MoveLayers(Turn& turn, const PlanNote& note) {
+  const JobState& state = turn.state();
+  if (state.incident.pending || state.decision.pending) return;
+  MARK("layers move");
+  const bool is_other = state.plan.has_value() && state.plan->words != note.words;
+  const std::string from = is_other ? " instead of " + state.plan->words : " with other layers";
+  turn.Emit(RecoveryDecided{.rung = Rung::kMoveLayers,
+                            .blamed = NodeId(),
+                            .has_blamed = false,
+                            .blamed_name = "",
+                            .step = turn.watch().step,
+                            .saved_step = turn.watch().saved_step,
+                            .reason = note.words + from + ", as " + note.because},
+            {state.world_seq});
+}
+
 }  // namespace
 
 void OnPlanReported(Turn& turn, const PlanReported& event) {
@@ -57,6 +75,7 @@ void OnPlanReported(Turn& turn, const PlanReported& event) {
     MARK("plan of another world");
     return;
   }
+  if (note.moves) return MoveLayers(turn, note);
   if (IsKnown(state, note)) return;  // an agent repeats it for each master
   const auto model = ModelOf(note, state.world->world_size());
   if (!model.ok()) {

@@ -160,6 +160,28 @@ TEST_F(PlanNotesTest, AnotherPlanOfTheSameWorldNamesTheOneBefore) {
       "chosen for these devices");
 }
 
+TEST_F(PlanNotesTest, RanksThatWaitForAnotherPlanGetAWorldAtOnce) {
+  Tell(NoteOf("pipeline 2"));
+  PlanNote next = NoteOf("pipeline 2 (gpipe)");
+  next.moves = true;
+  next.because = "stage 1 took 60 % longer than predicted";
+  Tell(next, /*node=*/2);
+  EXPECT_EQ(Count("recovery_decided"), 0u) << "rank 0 speaks for all";
+  Tell(next);
+  EXPECT_EQ(LastOf("recovery_decided"),
+            "move layers: pipeline 2 (gpipe) instead of pipeline 2, as stage 1 took 60 % longer "
+            "than predicted");
+  EXPECT_EQ(LastOf("world_ended"), "world 1 ended: its layers move");
+  EXPECT_EQ(LastOf("world_formed"), "world 2 has 3 nodes and 3 ranks: n1, n2, n3");
+  EXPECT_EQ(Count("rank_failed"), 0u);
+  EXPECT_EQ(job_.state().budget.charged_failures, 0u);
+  const size_t before = records_.size();
+  Tell(next);  // an agent repeats it
+  EXPECT_EQ(records_.size(), before);
+  Tell(NoteOf("pipeline 2 (gpipe)"));
+  EXPECT_EQ(Count("parallel_plan_chosen"), 2u);
+}
+
 TEST_F(PlanNotesTest, OnlyRankZeroOfThePresentWorldIsHeard) {
   Tell(NoteOf("data 3"), /*node=*/2);
   PlanNote late = NoteOf("data 3");

@@ -21,7 +21,8 @@ PlanNote FullNote() {
           .plan = std::string(kPlanNotePlanMax, 'p'),
           .words = "data 2",
           .because = "it is chosen for these devices",
-          .step = 0.125};
+          .step = 0.125,
+          .moves = true};
 }
 
 TEST(PlanMessages, KeepLongTextsWhole) {

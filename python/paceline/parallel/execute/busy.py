@@ -1,0 +1,44 @@
+"""How long a rank's own passes take, without its waiting for other ranks."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from statistics import median
+from typing import Any
+
+import torch
+
+from paceline._data.cut import Clock
+from paceline.integrations.by_speed import DEVICE_CLOCK
+
+
+class Busy:
+    """Adds up the passes of each step: `with busy.working(): forward()`."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.clock = DEVICE_CLOCK if device.type == "cuda" else Clock()
+        self._is_counting = False
+        self._marks: list[tuple[Any, Any]] = []  # of the present step
+        self._steps: list[list[tuple[Any, Any]]] = []
+
+    def begin(self) -> None:
+        """A step begins."""
+        self._marks, self._is_counting = [], True
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        if not self._is_counting:
+            yield
+            return
+        begin = self.clock.mark()
+        yield
+        self._marks.append((begin, self.clock.mark()))
+
+    def end(self) -> None:
+        """A step ends."""
+        self._steps.append(self._marks)
+        self._marks, self._is_counting = [], False
+
+    def take(self) -> float:
+        """Seconds of a step's passes since the last call: the median; 0 if there was none."""
+        steps, self._steps = self._steps, []
+        return median([sum(self.clock.between(*marks) for marks in step) for step in steps] or [0])
