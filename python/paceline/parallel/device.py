@@ -108,14 +108,14 @@ def backend(local_ranks: int) -> str:
 
 
 def no_sends(place: torch.device, ranks: int) -> str:
-    """Why this world does not send a tensor of the device from one rank to another, as stages of a
-    pipeline do; "" if it does. The world may not be formed yet.
+    """Why this world does not exchange tensors of the device as stages of a pipeline and DTensors
+    do; "" if it does. The world may not be formed yet.
     """
     if place.type != "cuda" or ranks == 1:
         return ""
     used = dist.get_backend_config() if dist.is_initialized() else backend(local_ranks(ranks))
     is_gloo = used == "gloo" or "cuda:gloo" in used
-    return "gloo does not send a GPU's tensors from one rank to another" if is_gloo else ""
+    return "gloo does not send a GPU's tensors from rank to rank" if is_gloo else ""
 
 
 def name_of(place: torch.device, host: Host | None = None) -> str:

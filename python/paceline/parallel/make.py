@@ -82,7 +82,7 @@ def parallelize(
     must_be_given(model, optimizer=optimizer, loss=loss, scheduler=scheduler)
     studied = study(model, example, loss, optimizer=optimizer, precision=precision,
                     world_size=_world_size())  # fmt: skip
-    studied.summary["no_pipeline"] = studied.summary["no_pipeline"] or _no_sends()
+    _leave_out_sends(studied.summary)
     question = _question(studied, _wishes(global_batch, wishes))
     _must_be_real(model)
     begin_world()
@@ -248,10 +248,12 @@ def _world_size() -> int | None:
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
-def _no_sends() -> str:
-    """Why ranks cannot be stages of a pipeline, whatever the model is; "" if they can."""
+def _leave_out_sends(summary: dict[str, Any]) -> None:
+    """Leaves out what the world's backend does not carry, whatever the model is."""
     ranks = _world_size()
-    return "" if ranks is None else devices.no_sends(devices.device(), ranks)
+    why = "" if ranks is None else devices.no_sends(devices.device(), ranks)
+    for axis in ("no_pipeline", "no_tensor"):
+        summary[axis] = summary[axis] or why
 
 
 def _must_be_real(model: nn.Module) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.tensor import DTensor, Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from paceline.parallel import batch as batches
 from paceline.parallel.batch import Loss
@@ -164,6 +164,8 @@ def local_gradient(parameter: nn.Parameter) -> torch.Tensor | None:
 
 def whole_of(tensor: DTensor) -> torch.Tensor:
     """The undivided tensor. Every rank of its mesh must call this."""
+    if tensor.placements == (Shard(0),):
+        return _joined(tensor)
     # One dimension at a time, the last one first: torch warns of two gathers at once and may mix up
     # their order.
     for place, placement in enumerate(tensor.placements[:-1]):
@@ -172,6 +174,17 @@ def whole_of(tensor: DTensor) -> torch.Tensor:
             placements[place] = Replicate()
             tensor = tensor.redistribute(placements=placements)
     return tensor.full_tensor()
+
+
+def _joined(tensor: DTensor) -> torch.Tensor:
+    """The parts of FSDP2, put together. DTensor's way crashes over gloo with a GPU's tensors."""
+    mesh, part = tensor.device_mesh, tensor.to_local()
+    rows = -(-tensor.shape[0] // mesh.size())  # of all ranks but the last ones
+    padded = part.new_zeros((rows, *tensor.shape[1:]))
+    padded[: part.shape[0]] = part
+    whole = part.new_empty((rows * mesh.size(), *tensor.shape[1:]))
+    dist.all_gather_into_tensor(whole, padded, group=mesh.get_group())
+    return whole[: tensor.shape[0]]
 
 
 def local_of(tensor: torch.Tensor) -> torch.Tensor:
