@@ -179,3 +179,20 @@ def test_what_differs_between_other_models(saved: Saved, tmp_path: Path) -> None
     assert how["optimizer"] == "only in A"
     assert ckpt("diff", saved[0]).returncode == 2
     assert ckpt("diff", saved[0], tmp_path / "nowhere").returncode == 2
+
+
+@pytest.mark.parametrize("words", [
+    ["rescue", "--step", "4"], ["rescue", "DIR", "--to", "hf"], ["ls", "DIR", "--step", "4"],
+    ["verify", "DIR", "--entry", "model"], ["import", "x.pt", "DIR", "--max-file", "5GB"],
+], ids=" ".join)
+def test_a_flag_of_another_subcommand_is_refused(words: list[str]) -> None:
+    """The subcommand would ignore it, and `rescue` would bring another step to storage."""
+    refused = ckpt(*words)
+    assert refused.returncode == 2 and "PL-E001" in refused.stderr, refused
+    assert f"paceline ckpt {words[0]} has no flag --" in refused.stderr, refused
+
+
+def test_an_empty_word_is_no_default() -> None:
+    """A variable of the shell that is not set."""
+    refused = ckpt("rescue", "")
+    assert refused.returncode == 2 and "PL-E002" in refused.stderr, refused

@@ -159,14 +159,46 @@ constexpr Flag kCkptFlags[] = {
      .help = "export --to hf: largest size of a file, 5GB by default"},
 };
 
+// Which subcommands a flag of kCkptFlags is for, each between spaces.
+struct FlagUse {
+  std::string_view dest;
+  std::string_view verbs;
+};
+constexpr FlagUse kFlagUses[] = {{"to", " export "},
+                                 {"max_file", " export "},
+                                 {"entry", " export import "},
+                                 {"step", " show verify rm diff copy export import "}};
+
+// A flag that the subcommand would ignore is refused: `rescue --step 4` would end the job and bring
+// another step to storage.
+Check CheckFlags(const ParsedLine& line) {
+  const std::string verb = line.positionals.empty() ? "" : line.positionals[0];
+  for (const FlagUse& use : kFlagUses) {
+    const Given* given = line.Find(use.dest);
+    if (given == nullptr || use.verbs.find(Concat(" ", verb, " ")) != std::string_view::npos) {
+      continue;
+    }
+    const std::string flag(given->flag->spellings[0]);
+    return Problem{.code = "PL-E001",
+                   .what = Concat("paceline ckpt ", Visible(verb), " has no flag ", flag),
+                   .where = "the command line",
+                   .why = Concat(flag, " is for:", use.verbs.substr(0, use.verbs.size() - 1)),
+                   .fix = "paceline ckpt --help"};
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 FlagTable CkptFlags() { return kCkptFlags; }
 
 int RunCkpt(Invocation& invocation) {
   const auto& words = invocation.line.positionals;
+  if (const Check problem = CheckFlags(invocation.line)) return invocation.out.Fail(*problem);
   for (const Verb& verb : kVerbs) {
-    if (words.size() == 2 && words[0] == verb.name) return verb.run(invocation, words[1]);
+    // An empty word is a variable of a shell that is not set, and not the default job.
+    const bool has_word = words.size() == 2 && !words[1].empty();
+    if (has_word && words[0] == verb.name) return verb.run(invocation, words[1]);
   }
   if (words.size() == 1 && words[0] == "rescue") return CkptRescue(invocation, "");
   for (const PairVerb& verb : kPairVerbs) {
