@@ -165,6 +165,23 @@ def test_the_memory_of_dead_agents_is_read_too(hosts: list[Host]) -> None:
     eventually(lambda: not second.pids() and not third.pids(), "nothing of the job lives on")
 
 
+def test_agents_stay_for_a_command_that_asks(hosts: list[Host]) -> None:
+    """Their time without a master is over while the command still waits for other hosts."""
+    first, second, third = hosts
+    for host in hosts:
+        host.job.env["PACELINE_TIMERS_ORPHAN_AFTER"] = "20s"
+    start(hosts, "--nnodes", "3", script=script(first, "out", *RARELY))
+    until_training(first, 3, beyond=30)
+    first.crash()
+    for host in (second, third):
+        until_lost(host)
+    told = rescue(second)
+    assert checkpoints(first) == [told["name"]] and told["world_size"] == 3, told
+    for host in (second, third):
+        assert host.job.wait() == 3, host.job.stderr
+    eventually(lambda: not second.pids() and not third.pids(), "nothing of the job lives on")
+
+
 def test_a_command_that_is_killed_is_typed_again(hosts: list[Host]) -> None:
     """After the ranks have ended, and before the step is written."""
     first, second, third = hosts

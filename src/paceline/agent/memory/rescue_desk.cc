@@ -20,7 +20,15 @@ void RescueDesk::SetLinked(bool is_linked) {
 
 bool RescueDesk::Holds() {
   node_.NoteEnded();
-  return node_.holds();
+  is_holding_ = node_.holds(MonotonicNow());
+  return is_holding_;
+}
+
+// The call that an agent without hope has waited for is over, or its command was killed.
+void RescueDesk::LetGo() {
+  if (!is_holding_ || node_.holds(MonotonicNow())) return;
+  is_holding_ = false;
+  host_.ended(/*frees_memory=*/false);
 }
 
 void RescueDesk::Arm() {
@@ -48,7 +56,7 @@ void RescueDesk::OnLooked(const RescueDone& done) {
   if (!done.problem.empty()) {
     LogWarning("rescue_look", {{"why", done.problem}});
     answers_ = answers_ || done.has_answered;  // it may not be there
-    return;
+    return LetGo();
   }
   const core::RescueNode::Todo todo = node_.Look(MonotonicNow(), done.call);
   answers_ = answers_ || todo.answers;
@@ -61,7 +69,8 @@ void RescueDesk::OnLooked(const RescueDone& done) {
     LogInfo("rescue_over", {{"call", node_.call().id}});
     return host_.ended(todo.frees_memory);
   }
-  if (todo.answers) Look();
+  if (todo.answers) return Look();
+  LetGo();
 }
 
 void RescueDesk::OnShard(const ShardDone& done) {

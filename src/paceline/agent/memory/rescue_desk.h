@@ -35,10 +35,12 @@ class RescueDesk {
   bool Holds();
   void OnLooked(const RescueDone& done);
   void OnShard(const ShardDone& done);
+  const RescueCall& call() const { return node_.call(); }
 
  private:
   void Arm();
   void Look();
+  void LetGo();
 
   Reactor& reactor_;
   const Host host_;
@@ -46,6 +48,7 @@ class RescueDesk {
   bool is_linked_ = false;
   bool answers_ = false;  // with the next look
   bool is_looking_ = false;
+  bool is_holding_ = false;  // the agent would have ended
   Reactor::TimerId timer_ = 0;
 };
 

@@ -14,6 +14,12 @@ void RescueNode::Join(Todo* todo) {
   todo->ends_ranks = true;
 }
 
+bool RescueNode::IsCalled(Instant now) const {
+  const bool has_ended =
+      call_.stage == RescueCall::Stage::kOver || call_.stage == RescueCall::Stage::kLeft;
+  return beaten_at_.has_value() && !has_ended && now < *beaten_at_ + times_.lively;
+}
+
 RescueNode::Todo RescueNode::Look(Instant now, const std::optional<RescueCall>& call) {
   Todo todo;
   const bool is_one = call.has_value() && call->job_id == job_id_;
@@ -21,12 +27,13 @@ RescueNode::Todo RescueNode::Look(Instant now, const std::optional<RescueCall>& 
   const bool is_new = is_other || (is_one && call->beat != call_.beat);
   if (is_new) {
     is_living_ = !is_other;
+    if (is_living_) beaten_at_ = now;
     if (is_other) shards_.clear();
     if (call->saved != call_.saved || call->stage != call_.stage) shards_.clear();
     lived_at_ = now;
     call_ = *call;
   }
-  if (holds() && now >= lived_at_ + times_.patience) {
+  if (has_joined_ && !is_over_ && now >= lived_at_ + times_.patience) {
     is_over_ = true;
     todo.ends = true;
     return todo;

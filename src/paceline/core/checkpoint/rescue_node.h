@@ -6,8 +6,11 @@
 //   watching ──a living call to end, no master──▶ joined ──over, or the command has died──▶ ended
 //
 // A node that is connected to its master answers so and does nothing else. A node that has joined
-// listens to no master of a lower term, and stays until the call is over. A call counts as living
-// if its beat goes up, because the call of a command that was killed stays in the directory.
+// listens to no master of a lower term, and stays until the call is over. A node that has not
+// joined yet stays for a living call too, even if it has waited for a master for
+// timers.orphan_after: the command asks before it ends ranks, and then counts on the images that it
+// was told of. A call counts as living if its beat goes up, because the call of a killed command
+// stays in the directory.
 //
 // Pure: no clock, no chance, no I/O.
 
@@ -61,10 +64,15 @@ class RescueNode {
   uint64_t term() const { return call_.term; }
   const RescueCall& call() const { return call_; }
   // The agent must stay for the call.
-  bool holds() const { return has_joined_ && !is_over_; }
+  bool holds(Instant now) const {
+    if (is_over_) return false;
+    return has_joined_ || (!is_linked_ && IsCalled(now));
+  }
 
  private:
   void Join(Todo* todo);
+  // A command asks, ends or stores now.
+  bool IsCalled(Instant now) const;
 
   const std::string job_id_;
   const std::string node_;
@@ -73,7 +81,8 @@ class RescueNode {
   bool has_joined_ = false;
   bool has_ended_ = false;
   bool is_over_ = false;
-  bool is_living_ = false;  // the beat of this call has gone up
+  bool is_living_ = false;            // the beat of this call has gone up
+  std::optional<Instant> beaten_at_;  // when that of any call went up
   Instant lived_at_;
   RescueCall call_;
   std::map<uint32_t, ShardState> shards_;  // of the call, by rank

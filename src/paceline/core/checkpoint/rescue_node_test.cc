@@ -32,7 +32,6 @@ TEST_F(RescueNodeTest, AQuestionIsAnsweredAndChangesNothing) {
   const RescueNode::Todo todo = See(Stage::kAsk);
   EXPECT_TRUE(todo.answers);
   EXPECT_FALSE(todo.ends_ranks);
-  EXPECT_FALSE(node_.holds());
   RescueAnswer memory;
   memory.host = "h";
   memory.images = {{.rank = Rank(1)}};
@@ -53,18 +52,34 @@ TEST_F(RescueNodeTest, ANodeWithAMasterSaysSoAndStays) {
   const RescueNode::Todo todo = See(Stage::kEnd);
   EXPECT_TRUE(todo.answers);
   EXPECT_FALSE(todo.ends_ranks);
-  EXPECT_FALSE(node_.holds());
+  EXPECT_FALSE(node_.holds(now_));
 }
 
 TEST_F(RescueNodeTest, ALivingCallEndsTheRanksAndHoldsTheAgent) {
   See(Stage::kAsk);
   EXPECT_TRUE(See(Stage::kEnd).ends_ranks);
   EXPECT_EQ(node_.term(), 4U);
-  EXPECT_TRUE(node_.holds());
+  EXPECT_TRUE(node_.holds(now_));
   EXPECT_FALSE(node_.Answer({}).has_ended);
   EXPECT_FALSE(See(Stage::kEnd).ends_ranks) << "once";
   node_.NoteEnded();
   EXPECT_TRUE(node_.Answer({}).has_ended);
+}
+
+TEST_F(RescueNodeTest, ACommandThatAsksFindsTheNodeAgainWhenItEndsTheRanks) {
+  const Duration lively = RescueTimes().lively;
+  See(Stage::kAsk);
+  EXPECT_FALSE(node_.holds(now_)) << "a killed command may have left that call";
+  See(Stage::kAsk);
+  EXPECT_TRUE(node_.holds(now_));
+  EXPECT_TRUE(node_.holds(now_ + lively - Duration::Seconds(1)));
+  EXPECT_FALSE(node_.holds(now_ + lively)) << "the command was killed";
+  call_.id = "b";
+  See(Stage::kAsk);
+  EXPECT_TRUE(node_.holds(now_)) << "another command follows a killed one at once";
+  See(Stage::kAsk);
+  See(Stage::kLeft);
+  EXPECT_FALSE(node_.holds(now_)) << "it has given up";
 }
 
 TEST_F(RescueNodeTest, TheCallOfADeadCommandEndsNothing) {
@@ -107,7 +122,7 @@ TEST_F(RescueNodeTest, ItEndsWithTheCall) {
   See(Stage::kEnd);
   const RescueNode::Todo todo = See(Stage::kOver);
   EXPECT_TRUE(todo.ends && todo.frees_memory);
-  EXPECT_FALSE(node_.holds());
+  EXPECT_FALSE(node_.holds(now_));
 }
 
 TEST_F(RescueNodeTest, WhoHasNotJoinedStaysWhenTheCommandGivesUp) {
@@ -120,11 +135,12 @@ TEST_F(RescueNodeTest, ItEndsWhenTheCommandHasDied) {
   See(Stage::kEnd);
   const Duration patience = RescueTimes().patience;
   EXPECT_FALSE(node_.Look(now_ + patience - Duration::Seconds(1), call_).ends);
-  EXPECT_TRUE(node_.holds());
-  const RescueNode::Todo todo = node_.Look(now_ + patience, std::nullopt);
+  now_ = now_ + patience;
+  EXPECT_TRUE(node_.holds(now_));
+  const RescueNode::Todo todo = node_.Look(now_, std::nullopt);
   EXPECT_TRUE(todo.ends);
   EXPECT_FALSE(todo.frees_memory) << "the images may be all that is left of the step";
-  EXPECT_FALSE(node_.holds());
+  EXPECT_FALSE(node_.holds(now_));
 }
 
 TEST_F(RescueNodeTest, AnotherCommandGoesOnWhereTheFirstOneDied) {
@@ -134,7 +150,7 @@ TEST_F(RescueNodeTest, AnotherCommandGoesOnWhereTheFirstOneDied) {
   EXPECT_EQ(See(Stage::kStore).writes.size(), 2U);
   call_.id = "b";
   See(Stage::kAsk);
-  EXPECT_TRUE(node_.holds());
+  EXPECT_TRUE(node_.holds(now_));
   EXPECT_EQ(See(Stage::kStore).writes.size(), 2U) << "its shards are written again";
 }
 
