@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 from pathlib import Path
 
@@ -87,6 +88,10 @@ def test_a_step_of_which_each_rank_has_its_part_is_gathered(hosts: list[Host]) -
         assert host.job.wait() == 3, host.job.stderr
         assert not host.pids(), "nothing of the job lives on that host"
     assert rescue(second) == {**told, "was_there": True}, "typed twice"
+    for words in ("status", "why"):
+        said = second.command(words, "--job", str(second.job.run_dir)).stderr
+        assert f"{told['directory']}/{told['name']}" in said, said
+        assert "lost for good" not in said, "it was rescued already"
 
     first.boot()
     second, third, first = again([second, third, first])
@@ -180,6 +185,43 @@ def test_agents_stay_for_a_command_that_asks(hosts: list[Host]) -> None:
     for host in (second, third):
         assert host.job.wait() == 3, host.job.stderr
     eventually(lambda: not second.pids() and not third.pids(), "nothing of the job lives on")
+
+
+def begun(host: Host, stage: str) -> subprocess.Popen[str]:
+    """`paceline ckpt rescue` on that host, whose call has reached the stage."""
+    command = subprocess.Popen([*host.inside(),
+                                *Job.command_line("ckpt", "rescue", str(host.job.run_dir))],
+                               cwd=host.job.directory, env=host.job.env, text=True,
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    call = directory(host) / ".paceline-rescue" / "call.json"
+    eventually(lambda: call.exists() and json.loads(call.read_text())["stage"] == stage,
+               f"the call is at {stage}", job=host.job)
+    return command
+
+
+def test_one_command_at_a_time_and_ctrl_c_says_how_it_stands(hosts: list[Host]) -> None:
+    first, second, third = hosts
+    start(hosts, "--nnodes", "3", script=script(first, "out", *RARELY))
+    until_training(first, 3, beyond=30)
+    first.crash()
+    for host in (second, third):
+        until_lost(host)
+    asking = begun(second, "ask")
+    refused = third.command("ckpt", "rescue", str(third.job.run_dir))
+    assert refused.returncode == 3 and "another `paceline ckpt rescue`" in refused.stderr, refused
+    assert asking.poll() is None, "the first command goes on"
+    asking.send_signal(signal.SIGINT)
+    said = asking.communicate()[1]
+    assert asking.returncode == 130 and "nothing was changed" in said, said
+    assert second.pids() and third.pids()
+    ending = begun(second, "end")
+    ending.send_signal(signal.SIGINT)
+    told, said = ending.communicate()
+    if ending.returncode != 0:  # the ranks may have ended before the signal came
+        assert ending.returncode == 130 and "type the same command again" in said, said
+        told = third.command("ckpt", "rescue", str(third.job.run_dir)).stdout
+    assert "brought step" in told, told
+    assert len(checkpoints(first)) == 1
 
 
 def test_a_command_that_is_killed_is_typed_again(hosts: list[Host]) -> None:

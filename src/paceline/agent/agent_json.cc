@@ -28,6 +28,7 @@ void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, uint3
                                {"page", setup.files.Page()},
                                {"restart_count", restart_count},
                                {"checkpoints", progress.checkpoints},
+                               {"rescued", progress.rescued},
                                {"gloo_interface", setup.gloo_interface},
                                {"has_left", has_left}};
   const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);

@@ -24,6 +24,7 @@ struct AgentProgress {
   Generation generation;    // core::AgentMachine::newest_used
   uint64_t term = 0;        // the highest of the masters that the node has met
   std::string checkpoints;  // directory of the job's checkpoints; "": not known yet
+  std::string rescued;      // the checkpoint with which a rescue has ended the job; "": none
   bool operator==(const AgentProgress&) const = default;
 };
 // Writes agent.json: the agent of this node and its progress. `has_left`: it was told to leave and

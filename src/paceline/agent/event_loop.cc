@@ -462,10 +462,10 @@ void AgentLoop::MayExit() {
   ranks_.TendLogs();  // of ranks that ended between two trims
   // False if the agent was refused, or was without a master for too long.
   has_left_ = machine_.assignment().kind == Assignment::Kind::kLeave;
+  saved_.rescued = station_->rescued();
   SaveJson();
   starter_.Bye();
-  constexpr Duration kFlushMax = Duration::Seconds(1);
-  if (stream_ != nullptr) stream_->Flush(kFlushMax);
+  if (stream_ != nullptr) stream_->Flush(Duration::Seconds(1));
   reactor_->Stop();
 }
 
@@ -477,7 +477,7 @@ void AgentLoop::SaveJson() {
 
 void AgentLoop::NoteCarriedOut() {
   const AgentProgress now{machine_.newest_used(), bond_.term(),
-                          station_ == nullptr ? saved_.checkpoints : station_->Directory()};
+                          station_ == nullptr ? saved_.checkpoints : station_->Directory(), ""};
   const AgentProgress before = std::exchange(saved_, now);
   if (before != now) SaveJson();
   if (station_ != nullptr) station_->SetGeneration(machine_.carried_out());

@@ -33,6 +33,7 @@ struct RescueCall {
   };
   std::string job_id;
   std::string id;     // of this run of the command
+  std::string host;   // of the command
   uint64_t term = 0;  // higher than that of any master so far
   uint64_t beat = 0;  // goes up while the command lives
   Stage stage = Stage::kAsk;

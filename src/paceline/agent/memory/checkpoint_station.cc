@@ -151,7 +151,7 @@ void CheckpointStation::Take(const CheckpointOrder& order) {
 
 void CheckpointStation::CleanUp() {
   const std::string& problem = machine_.order().problem;
-  if (!problem.empty() && !is_rescued_) {
+  if (!problem.empty() && rescued_.empty()) {
     LogWarning("arenas_stay", {{"why", problem}});
     return;
   }
@@ -176,7 +176,7 @@ void CheckpointStation::SetLinked(bool is_linked) {
             .end_ranks = [this](uint64_t term) { listener_.rescued(term); },
             .ended =
                 [this](bool frees_memory) {
-                  is_rescued_ = frees_memory;
+                  if (frees_memory) rescued_ = CheckpointNameOf(rescue_->call().saved);
                   listener_.over();
                 }});
   }

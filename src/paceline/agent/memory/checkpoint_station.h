@@ -109,7 +109,9 @@ class CheckpointStation {
   void Take(const CheckpointOrder& order);
 
   // The job ends, and none of this node's images are needed.
-  bool is_over() const { return machine_.order().is_over || is_rescued_; }
+  bool is_over() const { return machine_.order().is_over || !rescued_.empty(); }
+  // The checkpoint that a rescue has brought to storage. "": none.
+  const std::string& rescued() const { return rescued_; }
   // Tells whether the agent is connected to a master. An agent without one takes part in a rescue.
   void SetLinked(bool is_linked);
   // The directory of the checkpoints; "": no rank has named it yet.
@@ -212,8 +214,8 @@ class CheckpointStation {
   std::unique_ptr<CheckpointWorker> reader_;
   std::unique_ptr<ClaimDesk> claims_;
   std::unique_ptr<RescueDesk> rescue_;  // of an agent
-  bool is_rescued_ = false;             // the newest step is in storage by a rescue
-  uint64_t term_ = 0;                   // of the master
+  std::string rescued_;
+  uint64_t term_ = 0;  // of the master
 };
 
 }  // namespace paceline::agent

@@ -114,6 +114,7 @@ std::string ToText(const RescueCall& call) {
   return PrintJson(json{{"schema", kCallSchema},
                         {"job_id", call.job_id},
                         {"id", call.id},
+                        {"host", call.host},
                         {"term", call.term},
                         {"beat", call.beat},
                         {"stage", NameOf(call.stage)},
@@ -129,6 +130,7 @@ std::optional<RescueCall> ParseRescueCall(const std::string& text) {
   const auto stage = StageNamed(JsonText(object, "stage"));
   RescueCall call{.job_id = JsonText(object, "job_id"),
                   .id = JsonText(object, "id"),
+                  .host = JsonText(object, "host"),
                   .term = JsonInt<uint64_t>(object, "term"),
                   .beat = JsonInt<uint64_t>(object, "beat"),
                   .saved = SavedIn(object),

@@ -10,6 +10,7 @@ namespace {
 RescueCall Call() {
   return {.job_id = "j",
           .id = "17",
+          .host = "h0",
           .term = 3,
           .beat = 4,
           .stage = RescueCall::Stage::kStore,

@@ -1,14 +1,11 @@
 // `paceline ckpt rescue`: the newest step in the memory of a job's hosts goes to storage after the
-// master's host is lost. The agents are reached by files in the directory of the checkpoints:
-// docs/formats/rescue.md. core/checkpoint/rescue.h decides.
+// master's host is lost. rescue_talk.h speaks with the agents. core/checkpoint/rescue.h decides.
 
 #include "paceline/cli/ckpt/rescue.h"
 
-#include <poll.h>
-#include <unistd.h>
+#include <signal.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -18,14 +15,13 @@
 
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/memory/claim_desk.h"
-#include "paceline/agent/ranks/pids.h"
 #include "paceline/base/bytes_text.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/storage/directory_claim.h"
-#include "paceline/ckpt/storage/rescue_files.h"
 #include "paceline/ckpt/storage/storage.h"
 #include "paceline/cli/ckpt/find.h"
+#include "paceline/cli/ckpt/rescue_talk.h"
 #include "paceline/cli/ckpt/stand_in_agents.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
@@ -43,11 +39,11 @@ constexpr Duration kHear = Duration::Seconds(25);     // longer than a linked ag
 constexpr Duration kHearMax = Duration::Seconds(40);  // until a step is whole
 constexpr Duration kEndSlack = Duration::Seconds(15);
 constexpr Duration kSilenceMax = Duration::Seconds(30);  // of a node that writes
-constexpr Duration kBeat = Duration::Seconds(1);
 constexpr Duration kAskMaster = Duration::Seconds(2);
+constexpr char kWithinPatience[] =
+    " within 10 minutes; so long the agents keep the images in memory";
 constexpr int kMasterTries = 2;  // it may be restarting
 constexpr int kClaimTries = 5;   // an agent may renew the claim at the same time
-constexpr int kPollMilliseconds = 200;
 
 class Rescue {
  public:
@@ -66,14 +62,12 @@ class Rescue {
   Check Commit();
 
   std::optional<ckpt::Manifest> FormerResult();
-  Check Put(Stage stage);
-  // Reads answers until `is_done`, a problem, or `limit`.
-  Check Poll(Duration limit, const std::function<bool()>& is_done);
   void Tell(const ckpt::Manifest& manifest, bool was_there);
-  std::string Hosts() const;
-  Problem Refused(const std::string& why, const std::string& fix) const;
+  std::string HostsThatWrite() const;
   Problem NotWhole(const core::Rescuable& found) const;
+  Problem NotEnded() const;
   Problem NotStored(const std::string& why) const;
+  Check Interrupted() const;
   Problem Unreadable(const Failure& failure) const {
     return StorageUnreadable(known_.directory, failure);
   }
@@ -82,33 +76,32 @@ class Rescue {
   const JobPlace place_;
   const KnownCheckpoints known_;
   std::unique_ptr<ckpt::Store> store_;
-  RescueCall call_;
-  std::vector<RescueAnswer> answers_;
+  std::optional<RescueTalk> talk_;
   core::Rescuable found_;
   std::set<std::string> awaited_;  // nodes whose ranks end
   bool is_stored_ = false;         // storage has the newest step already
   std::optional<StandInAgents> stand_ins_;
 };
 
-Instant Now() { return agent::MonotonicNow(); }
-
 int Rescue::Run() {
   auto store = OpenPlace(invocation_, known_.directory);
   if (!store.ok()) return invocation_.out.Fail(store.problem());
   store_ = std::move(*store);
-  call_.job_id = place_.id;
-  call_.id = Concat(Now().nanoseconds(), "-", ::getpid());
+  talk_.emplace(store_.get(), place_, known_.directory);
   if (const auto manifest = FormerResult()) {
     Tell(*manifest, /*was_there=*/true);
     return kExitDone;
   }
   if (const Check problem = Do()) {
     // Nodes that have ended their ranks wait for another try.
-    if (call_.stage == Stage::kAsk) (void)Put(Stage::kLeft);
-    if (call_.stage == Stage::kLeft && stand_ins_.has_value()) stand_ins_->Stop();
-    return invocation_.out.Fail(*problem);
+    const bool is_unchanged = talk_->call().stage == Stage::kAsk;
+    if (is_unchanged) talk_->GiveUp();
+    if (is_unchanged && stand_ins_.has_value()) stand_ins_->Stop();
+    const int code = invocation_.out.Fail(*problem);
+    const int signal = talk_->interrupted_by();
+    return signal != 0 ? 128 + signal : code;
   }
-  const auto manifest = ckpt::ReadManifest(store_.get(), CheckpointNameOf(call_.saved));
+  const auto manifest = ckpt::ReadManifest(store_.get(), CheckpointNameOf(talk_->call().saved));
   if (!manifest.ok()) return invocation_.out.Fail(Unreadable(manifest.failure()));
   Tell(*manifest, is_stored_);
   return kExitDone;
@@ -117,20 +110,23 @@ int Rescue::Run() {
 Check Rescue::Do() {
   Output& out = invocation_.out;
   if (const Check problem = CheckNoMaster()) return problem;
+  if (const Check problem = talk_->Begin()) return problem;
   stand_ins_.emplace(invocation_, place_);
-  out.Say(Concat("asking the hosts of ", place_.id, " for the steps in their memory"));
+  out.Say(Concat("asking the hosts of ", place_.id, " for the steps in their memory; this takes ",
+                 kHear.seconds(), " s, and up to ", kHearMax.seconds(), " s if no step is whole"));
   if (const Check problem = Hear()) return problem;
   if (is_stored_) {
     stand_ins_->Stop();
-    return Put(Stage::kLeft);
+    talk_->GiveUp();
+    return std::nullopt;
   }
-  out.Say(Concat(Say(*found_.whole), " is whole in the memory of ", Hosts(),
-                 "; the job's ranks there end now"));
+  out.Say(Concat(Say(*found_.whole), " is whole in the memory of ", HostsThatWrite(),
+                 "; the job's ranks on ", talk_->Hosts(), " end now"));
   if (const Check problem = TakeClaim()) return problem;
   if (const Check problem = EndRanks()) return problem;
   if (const Check problem = Store()) return problem;
   if (const Check problem = Commit()) return problem;
-  if (const Check problem = Put(Stage::kOver)) return problem;
+  if (const Check problem = talk_->Put(Stage::kOver)) return problem;
   ckpt::RemoveRescueAnswers(store_.get());
   return std::nullopt;
 }
@@ -152,34 +148,35 @@ Check Rescue::CheckNoMaster() {
   for (int i = 0; i < kMasterTries; ++i) {
     // Another job's master at that address refuses the token.
     if (client.GetStatus().ok()) {
-      return Refused(Concat("the master at ", place_.master_addr,
-                            " answers, and brings the newest "
-                            "step to storage by itself"),
-                     Concat("paceline stop --job ", ShellWord(place_.id),
-                            " ends the job with its newest step in storage"));
+      return MasterLives(place_.id, place_.master_addr,
+                         Concat("the master at ", place_.master_addr,
+                                " answers, and brings the newest step to storage by itself"),
+                         Concat("paceline stop --job ", ShellWord(place_.id),
+                                " ends the job with its newest step in storage"));
     }
   }
   return std::nullopt;
 }
 
 Check Rescue::Hear() {
-  if (const Check problem = Put(Stage::kAsk)) return problem;
-  const Instant began = Now();
+  if (const Check problem = talk_->Put(Stage::kAsk)) return problem;
+  const Instant began = RescueNow();
   const auto is_done = [&] {
-    found_ = core::FindRescuable(answers_);
-    return found_.whole.has_value() && Now() >= began + kHear;
+    found_ = core::FindRescuable(talk_->answers());
+    return found_.whole.has_value() && RescueNow() >= began + kHear;
   };
-  if (const Check problem = Poll(kHearMax, is_done)) return problem;
+  if (const Check problem = talk_->Poll(kHearMax, is_done)) return problem;
+  if (const Check problem = Interrupted()) return problem;
   const auto newest = ckpt::Newest(store_.get());
   if (!newest.ok()) return Unreadable(newest.failure());
   if (!found_.whole.has_value()) return NotWhole(found_);
   if (newest->has_value() && (*newest)->job_id == place_.id && (*newest)->saved >= *found_.whole) {
     is_stored_ = true;
-    call_.saved = (*newest)->saved;
+    talk_->call().saved = (*newest)->saved;
     return std::nullopt;
   }
-  for (const RescueAnswer& answer : answers_) {
-    call_.term = std::max(call_.term, answer.term + 1);
+  for (const RescueAnswer& answer : talk_->answers()) {
+    talk_->call().term = std::max(talk_->call().term, answer.term + 1);
     awaited_.insert(answer.node);
   }
   return std::nullopt;
@@ -188,6 +185,7 @@ Check Rescue::Hear() {
 // From here on, no other master of this job commits to the directory.
 Check Rescue::TakeClaim() {
   DirectoryClaim mine = agent::ClaimOfThisProcess(place_.id, agent::BootId());
+  uint64_t& term = talk_->call().term;
   std::string why;
   for (int i = 0; i < kClaimTries; ++i) {
     const auto seen = ckpt::ReadClaim(store_.get());
@@ -196,9 +194,9 @@ Check Rescue::TakeClaim() {
       return NotStored(Concat("job ", (*seen)->job_id, " (process ", (*seen)->pid, " on ",
                               (*seen)->host, ") saves to that directory now"));
     }
-    if (seen->has_value()) call_.term = std::max(call_.term, (*seen)->term + 1);
-    call_.term = std::max(call_.term, known_.term + 1);
-    mine.term = call_.term;
+    if (seen->has_value()) term = std::max(term, (*seen)->term + 1);
+    term = std::max(term, known_.term + 1);
+    mine.term = term;
     mine.beat = 1;
     const auto written = ckpt::WriteClaim(store_.get(), *seen, mine);
     if (written.ok()) return std::nullopt;
@@ -209,9 +207,10 @@ Check Rescue::TakeClaim() {
 }
 
 Check Rescue::EndRanks() {
-  if (const Check problem = Put(Stage::kEnd)) return problem;
-  const auto has_ended = [this](const std::string& node) {
-    return std::any_of(answers_.begin(), answers_.end(), [&](const RescueAnswer& answer) {
+  if (const Check problem = talk_->Put(Stage::kEnd)) return problem;
+  const std::vector<RescueAnswer>& answers = talk_->answers();
+  const auto has_ended = [&](const std::string& node) {
+    return std::any_of(answers.begin(), answers.end(), [&](const RescueAnswer& answer) {
       return answer.node == node && answer.has_ended;
     });
   };
@@ -219,28 +218,30 @@ Check Rescue::EndRanks() {
   const auto are_all_ended = [&] {
     return std::all_of(awaited_.begin(), awaited_.end(), has_ended);
   };
-  if (const Check problem = Poll(limit, are_all_ended)) return problem;
-  std::erase_if(answers_, [](const RescueAnswer& answer) { return !answer.has_ended; });
-  found_ = core::FindRescuable(answers_);
-  return found_.whole.has_value() ? Check() : Check(NotWhole(found_));
+  if (const Check problem = talk_->Poll(limit, are_all_ended)) return problem;
+  if (const Check problem = Interrupted()) return problem;
+  talk_->LeaveOutTheUnended();
+  found_ = core::FindRescuable(answers);
+  return found_.whole.has_value() ? Check() : Check(NotEnded());
 }
 
 Check Rescue::Store() {
-  call_.saved = *found_.whole;
-  call_.world_size = found_.world_size;
-  call_.shards = found_.shards;
-  if (const Check problem = Put(Stage::kStore)) return problem;
+  RescueCall& call = talk_->call();
+  call.saved = *found_.whole;
+  call.world_size = found_.world_size;
+  call.shards = found_.shards;
+  if (const Check problem = talk_->Put(Stage::kStore)) return problem;
   std::string why;
-  Instant heard_at = Now();
+  Instant heard_at = RescueNow();
   uint64_t heard = 0;
   const auto is_done = [&] {
     size_t durable = 0;
-    uint64_t slowest = call_.beat;  // the writer that has answered last the longest ago
-    for (const RescueAnswer& answer : answers_) {
+    uint64_t slowest = call.beat;  // the writer that has answered last the longest ago
+    for (const RescueAnswer& answer : talk_->answers()) {
       if (!awaited_.contains(answer.node)) continue;
       bool is_writing = false;
       for (const ShardState& shard : answer.shards) {
-        if (shard.saved != call_.saved || answer.stage != Stage::kStore) continue;
+        if (shard.saved != call.saved || answer.stage != Stage::kStore) continue;
         if (!shard.problem.empty()) {
           why = Concat(answer.node, ": rank ", shard.rank.value(), ": ", shard.problem);
         }
@@ -249,60 +250,33 @@ Check Rescue::Store() {
       }
       if (is_writing) slowest = std::min(slowest, answer.beat);
     }
-    if (std::exchange(heard, slowest) != slowest) heard_at = Now();
-    if (why.empty() && Now() >= heard_at + kSilenceMax) {
+    if (std::exchange(heard, slowest) != slowest) heard_at = RescueNow();
+    if (why.empty() && RescueNow() >= heard_at + kSilenceMax) {
       why = Concat("a host has not answered for ", kSilenceMax.seconds(), " s");
     }
-    return !why.empty() || durable >= call_.shards.size();
+    return !why.empty() || durable >= call.shards.size();
   };
-  if (const Check problem = Poll(Duration::Infinite(), is_done)) return problem;
-  return why.empty() ? Check() : Check(NotStored(why));
+  if (const Check problem = talk_->Poll(Duration::Infinite(), is_done)) return problem;
+  if (!why.empty()) return NotStored(why);
+  return talk_->interrupted_by() != 0 && !is_done() ? Interrupted() : Check();
 }
 
 Check Rescue::Commit() {
-  ckpt::CommitPlace place{.order = {.saved = call_.saved,
-                                    .world_size = call_.world_size,
-                                    .name = CheckpointNameOf(call_.saved),
+  const RescueCall& call = talk_->call();
+  ckpt::CommitPlace place{.order = {.saved = call.saved,
+                                    .world_size = call.world_size,
+                                    .name = CheckpointNameOf(call.saved),
                                     .shards = {}},
                           .job_id = place_.id};
-  for (const RescueShard& shard : call_.shards) {
+  for (const RescueShard& shard : call.shards) {
     place.order.shards.push_back({shard.rank, shard.file_of});
   }
-  const auto leave = ckpt::CheckClaim(store_.get(), place_.id, call_.term, std::nullopt);
+  const auto leave = ckpt::CheckClaim(store_.get(), place_.id, call.term, std::nullopt);
   if (!leave.ok()) return NotStored(leave.failure().message);
   const auto manifest = ckpt::Commit(store_.get(), place);
   if (!manifest.ok()) return NotStored(manifest.failure().message);
   ckpt::RemoveParts(store_.get(), place.order);
   return std::nullopt;
-}
-
-Check Rescue::Put(Stage stage) {
-  call_.stage = stage;
-  ++call_.beat;
-  const auto put = ckpt::PutRescueCall(store_.get(), call_);
-  return put.ok() ? Check() : Check(Unreadable(put.failure()));
-}
-
-Check Rescue::Poll(Duration limit, const std::function<bool()>& is_done) {
-  const Instant deadline = Now() + limit;
-  Instant beat_at = Now() + kBeat;
-  for (;;) {
-    auto answers = ckpt::ReadRescueAnswers(store_.get(), call_);
-    if (!answers.ok()) return Unreadable(answers.failure());
-    answers_ = *std::move(answers);
-    for (const RescueAnswer& answer : answers_) {
-      if (!answer.has_master) continue;
-      return Refused(Concat("the master lives: ", answer.host,
-                            " is connected to it, and only this host is cut off"),
-                     Concat("repair this host's network, or run paceline stop on ", answer.host));
-    }
-    if (is_done() || Now() >= deadline) return std::nullopt;
-    if (Now() >= beat_at) {
-      beat_at = Now() + kBeat;
-      if (const Check problem = Put(call_.stage)) return problem;
-    }
-    ::poll(nullptr, 0, kPollMilliseconds);
-  }
 }
 
 void Rescue::Tell(const ckpt::Manifest& manifest, bool was_there) {
@@ -326,28 +300,31 @@ void Rescue::Tell(const ckpt::Manifest& manifest, bool was_there) {
       "--rdzv-endpoint and another --run-dir; its Checkpointer goes on from this step");
 }
 
-std::string Rescue::Hosts() const {
-  std::set<std::string> hosts;
-  for (const RescueAnswer& answer : answers_) hosts.insert(answer.host);
-  std::string text;
-  for (const std::string& host : hosts) text += Concat(text.empty() ? "" : ", ", Visible(host));
-  return text;
+std::string Rescue::HostsThatWrite() const {
+  std::set<std::string> nodes;
+  for (const RescueShard& shard : found_.shards) nodes.insert(shard.node);
+  return talk_->HostsOf(nodes);
 }
 
-Problem Rescue::Refused(const std::string& why, const std::string& fix) const {
-  return {.code = "PL-E087",
-          .what = Concat("the job ", place_.id, " has a master, so nothing is to be rescued"),
-          .where = place_.master_addr,
-          .why = why,
-          .fix = fix};
+Check Rescue::Interrupted() const {
+  const int signal = talk_->interrupted_by();
+  if (signal == 0) return std::nullopt;
+  const bool is_unchanged = talk_->call().stage == Stage::kAsk;
+  return Problem{.code = "PL-E088",
+                 .what = Concat("interrupted by ", signal == SIGINT ? "SIGINT" : "SIGTERM"),
+                 .where = known_.directory,
+                 .why = is_unchanged ? "nothing was changed"
+                                     : "the job's ranks end, and the step is not in storage",
+                 .fix = Concat("type the same command again", is_unchanged ? "" : kWithinPatience)};
 }
 
 Problem Rescue::NotWhole(const core::Rescuable& found) const {
-  std::string why = answers_.empty()
+  const std::string hosts = talk_->Hosts();
+  std::string why = hosts.empty()
                         ? "no agent of the job answered in the directory of the checkpoints"
-                        : Concat("the hosts that answered (", Hosts(), ") have no image");
+                        : Concat("the hosts that answered (", hosts, ") have no image");
   if (found.newest.has_value()) {
-    why = Concat("the hosts that answered (", Hosts(), ") have no image of ",
+    why = Concat("the hosts that answered (", hosts, ") have no image of ",
                  core::RankText(found.missing), " of ", Say(*found.newest),
                  ", and no older step as a whole");
   }
@@ -355,9 +332,21 @@ Problem Rescue::NotWhole(const core::Rescuable& found) const {
           .what = "no step in memory is whole",
           .where = known_.directory,
           .why = why,
-          .fix = Concat("`paceline run --resume` on each other host whose agent has ended, and the "
-                        "same command again; else go on from storage: paceline ckpt ls ",
+          .fix = Concat("`paceline run --resume --run-dir DIR` on each other host whose agent has "
+                        "ended, with the job's run directory there, and the same command again; "
+                        "else go on from storage: paceline ckpt ls ",
                         ShellWord(known_.directory))};
+}
+
+Problem Rescue::NotEnded() const {
+  std::string late;
+  for (const std::string& node : awaited_) {
+    const auto& answers = talk_->answers();
+    const bool has_ended = std::any_of(answers.begin(), answers.end(),
+                                       [&](const auto& answer) { return answer.node == node; });
+    if (!has_ended) late += Concat(late.empty() ? "" : ", ", Visible(node));
+  }
+  return NotStored(Concat("no answer that the ranks have ended came from ", late));
 }
 
 Problem Rescue::NotStored(const std::string& why) const {
@@ -365,9 +354,7 @@ Problem Rescue::NotStored(const std::string& why) const {
           .what = "the step in memory cannot be brought to storage",
           .where = known_.directory,
           .why = why,
-          .fix =
-              "repair that and type the same command again within 10 minutes; so long the "
-              "agents keep the images in memory"};
+          .fix = Concat("repair that and type the same command again", kWithinPatience)};
 }
 
 }  // namespace
@@ -379,6 +366,7 @@ KnownCheckpoints CheckpointsKnownIn(const std::string& run_dir) {
     const nlohmann::json text = agent::ReadJson(files.AgentJson());
     if (!text.is_object()) continue;
     if (known.directory.empty()) known.directory = JsonText(text, "checkpoints");
+    if (known.rescued.empty()) known.rescued = JsonText(text, "rescued");
     known.term = std::max(known.term, JsonInt<uint64_t>(text, "term"));
   }
   return known;

@@ -13,6 +13,7 @@ namespace paceline::cli {
 struct KnownCheckpoints {
   std::string directory;  // "": no rank here has opened a Checkpointer
   uint64_t term = 0;      // the highest of the job's masters
+  std::string rescued;    // the checkpoint with which a rescue has ended the job; "": none
 };
 KnownCheckpoints CheckpointsKnownIn(const std::string& run_dir);
 

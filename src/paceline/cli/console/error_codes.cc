@@ -222,8 +222,9 @@ constexpr ErrorCode kCodes[] = {
      "storage by itself. Nothing was changed."},
     {"PL-E088", "the step in memory cannot be brought to storage", kExitUnreachable,
      "`paceline ckpt rescue` needs an image of each rank in the memory of the hosts that are left, "
-     "a living agent on each of these hosts, and storage that takes the step. The error names the "
-     "ranks without an image, or what storage answered. Checkpoints that are in storage are "
+     "a living agent on each of these hosts, and storage that takes the step. Only one such "
+     "command of a job may run at a time. The error names the ranks without an image, the host of "
+     "the other command, or what storage answered. Checkpoints that are in storage are "
      "unchanged."},
     {"PL-E099", "a bug of paceline", kExitTrainingFailed,
      "This should never happen. Please report it with the text shown."},

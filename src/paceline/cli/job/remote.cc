@@ -63,6 +63,17 @@ Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
 }  // namespace
 
 Problem MasterIsAway(const JobPlace& place) {
+  const KnownCheckpoints known = CheckpointsKnownIn(place.run_dir);
+  if (!known.rescued.empty() && !place.is_running()) {
+    return Problem{.code = "PL-E030",
+                   .what = place.id + " has ended here without its master",
+                   .where = place.run_dir,
+                   .why = Concat("`paceline ckpt rescue` brought its newest step to storage: ",
+                                 known.directory, "/", known.rescued),
+                   .fix =
+                       "the same `paceline run …` on the hosts that are left, with another "
+                       "--run-dir; its Checkpointer goes on from this step"};
+  }
   std::string fix = "paceline run --resume on the master's host";
   if (place.is_running()) fix += ", or `paceline stop` here to end this host's part";
   const std::string rescue = RescueCommand(place.run_dir);
