@@ -20,8 +20,8 @@ def start(job: Job, *args: str) -> None:
 def test_a_rank_that_works_longer_is_named_and_nothing_else_happens(
     job: Job, how: list[str]
 ) -> None:
-    # 25 steps are three windows. On a busy machine most windows are full of noise, and do not count:
-    # slow_test.cc says after how many the rank is named.
+    # 25 steps are three windows. On a busy machine most windows are full of noise, and do not
+    # count: slow_test.cc says after how many the rank is named.
     start(job, "--rank", "2", "--factor", "1.5", "--steps", "150", *how)
     told = eventually(lambda: job.events("rank_slow"), "a slow rank", job=job)[0]
     assert re.match(
