@@ -170,6 +170,14 @@ std::string WhyLeave(Turn& turn, const std::vector<NodeId>& leavers) {
     MARK("a node leaves after a copy of a step");
     return "others have copies of a step that is newer than the notice";
   }
+  const auto& committed = state.checkpoints.committed;
+  const uint32_t ranks_fixed = state.checkpoints.ranks_fixed;
+  if (committed.has_value() && committed->saved.step > saved_step &&
+      (ranks_fixed == 0 || ranks_fixed == NextWorld(state, joiners).world_size())) {
+    MARK("a node leaves after a commit");
+    return "the checkpoint of step " + std::to_string(committed->saved.step) +
+           " in storage is newer than the notice";
+  }
   if (turn.watch().saved_step <= saved_step || !HaveAllSaved(turn, saved_step)) return "";
   MARK("a node leaves after a checkpoint");
   return "the checkpoint of step " + std::to_string(turn.watch().saved_step) +

@@ -24,6 +24,15 @@ bool IsAbsent(const JobState& state, uint32_t index) {
   return found != state.wished.end() && found->second.replaced > kReplacedMax;
 }
 
+// The newest step of what the script reports, of what is in memory and of what is in storage.
+int64_t NewestCheckpoint(Turn& turn) {
+  const Watch& watch = turn.watch();
+  const auto in_memory = watch.checkpoints.newest_in_memory();
+  const auto& committed = turn.state().checkpoints.committed;
+  return std::max({watch.saved_step, in_memory.has_value() ? in_memory->step : int64_t{-1},
+                   committed.has_value() ? committed->saved.step : int64_t{-1}});
+}
+
 // A refusal for now if the node before it, which is under notice, still takes part.
 std::optional<RefuseNode> CheckPredecessor(const JobState& state, const NodeRegistered& event) {
   const NodeReport& report = event.report;
@@ -146,7 +155,7 @@ void OnNotice(Turn& turn, const NoticeCame& event) {
   turn.Emit(NodeNoticed{.node = node->id,
                         .name = node->name,
                         .leave_by = leave_by,
-                        .saved_step = turn.watch().saved_step,
+                        .saved_step = NewestCheckpoint(turn),
                         .reason = event.why},
             {node->cause});
   turn.watch().leave_at = turn.now();

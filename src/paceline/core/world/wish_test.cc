@@ -70,6 +70,13 @@ class WishTest : public ::testing::Test {
         .name = NameOfNode(index), .incarnation = incarnation, .left = left, .why = "SIGTERM"});
   }
 
+  void Commit(int64_t step) {
+    job_.Restore(
+        {.seq = job_.state().last_seq.next(),
+         .at = now_,
+         .fact = CheckpointCommitted{.name = "a", .directory = "/runs", .saved = {1, step}}});
+  }
+
   // All agents are heard, and offer a port.
   void Pass(Duration time) {
     const Instant until = now_ + time;
@@ -189,6 +196,23 @@ TEST_F(WishTest, ANoticeAsksForTheNextIncarnationAndTheNodeTrainsOn) {
   Register(1, 1);
   EXPECT_NE(StatusOf(1), Status::kLeft);
   EXPECT_EQ(refused_.size(), 1u);
+}
+
+// Sharded state without copies: only storage can restore what the leaver has in memory.
+TEST_F(WishTest, ANodeLeavesAfterACommitThatIsNewerThanItsNotice) {
+  Register(0, 0);
+  Register(1, 0);
+  Pass(Duration::Seconds(5));
+  Commit(40);
+  Notice(1, 0, Duration::Seconds(60));
+  Pass(Duration::Seconds(5));
+  EXPECT_EQ(StatusOf(1), Status::kSeated) << "that checkpoint is older";
+  Commit(50);
+  Pass(Duration::Seconds(1));
+  EXPECT_EQ(StatusOf(1), Status::kLeft);
+  EXPECT_NE(told_.find("the checkpoint of step 50 in storage is newer than the notice"),
+            std::string::npos)
+      << told_;
 }
 
 TEST_F(WishTest, ANoticeForANodeThatHasNotComeAsksForAnother) {
