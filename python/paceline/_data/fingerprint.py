@@ -20,7 +20,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol, cast
 
 PATHS = ("files", "paths", "samples")  # attributes in which data sets keep file names
-HASHED_MAX = 64  # files to hash of a data set; of more files, these are spread evenly over the list
+HASHED_MAX = 64  # files of a data set that are hashed; of a longer list, evenly spread ones
 _END_BYTES = 64 << 10  # bytes read at the start, the middle and the end of a file
 _OLD_FILE = re.compile(r"(\d+) bytes of \d+ ns")  # old format, without hashes
 
@@ -31,7 +31,7 @@ class Sized(Protocol):
 
 
 def fingerprint(dataset: Sized, *, names_files: bool = False) -> dict[str, object]:
-    """Plain values that change when the data set does.
+    """Plain values (length, hashes) that change when the data set changes.
 
     With `names_files`, also the files that an attribute of the data set names.
     """

@@ -14,9 +14,9 @@ READ_RIGHTS = (
 
 
 def tell_passed_over(answer: Fields, *, says: bool) -> str:
-    """Text about newer folders that the restore passed over, for the end of a sentence.
+    """Text about newer checkpoints that the restore skipped, to append to a sentence.
 
-    `says`: also print each sentence to stderr.
+    `says`: also print each of its sentences to stderr.
     """
     sentences = [str(one) for one in cast("list[object]", answer.get("passed_over", []))]
     for sentence in sentences if says else []:
@@ -44,7 +44,8 @@ def tell_damaged(link: Link, answer: Fields, error: UnreadableError) -> Checkpoi
             fix="repair the storage and start again: the checkpoint does not count as damaged",
         )
     images = cast("list[dict[str, object]]", answer.get("images", []))
-    # For a step from storage, the images in memory are files that one host read for all.
+    # If the step is from storage, `images` has files that one host read for all. Damage in a rank
+    # outside of them is damage in storage.
     is_stored = answer.get("from") == "storage"
     if is_stored and all(one["rank"] != error.rank for one in images):
         link.tell({"op": "damaged", "name": answer.get("name")})

@@ -6,7 +6,7 @@ _TOLD_MAX = 8
 
 
 def listed(names: list[str], most: int = _TOLD_MAX) -> str:
-    """Those names as a text, the first `most` of them."""
+    """The first `most` names as a text, and how many more there are."""
     more = len(names) - most
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
@@ -17,6 +17,6 @@ def form_of(box: Box) -> str:
 
 
 def shortened(sentences: list[str]) -> str:
-    """The first of the sentences as one text."""
+    """The first `_TOLD_MAX` sentences as one text, and how many more there are."""
     more = len(sentences) - _TOLD_MAX
     return "; ".join(sentences[:_TOLD_MAX]) + (f"; and {more} more" if more > 0 else "")

@@ -33,8 +33,10 @@ _WRAPPER = "module."  # DistributedDataParallel's
 
 
 def export_to_dcp(folder: str, out: str) -> dict[str, object]:
-    """Export everything as one process saves it by `dcp.save`: `state["model"]["0.weight"]`, and
-    optimizers as `get_optimizer_state_dict` returns them. Returns what `--json` prints.
+    """Export a checkpoint in the layout that `dcp.save` writes in one process.
+
+    A tensor is `state["model"]["0.weight"]`. Optimizers look as `get_optimizer_state_dict` returns
+    them. Returns what `--json` prints.
     """
     if os.path.isdir(out) and os.listdir(out):
         raise CheckpointError(
@@ -115,7 +117,7 @@ def _own(tensors: Mapping[str, torch.Tensor]) -> notes.Decode:
     def own(kind: str, written: notes.Json, _there: object) -> object:
         if kind == "$array":
             return tensors[str(written)].numpy()
-        # In other formats a generator is plain values.
+        # Other formats have no type for a random generator: it becomes plain values.
         return tensors[str(written)] if kind == "$tensor" else notes.decode(written, own=own)
 
     return own

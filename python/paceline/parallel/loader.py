@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class PlannedLoader(ElasticLoader):
     """An ElasticLoader whose shares are those of a plan.
 
-    Each batch is the whole share of this rank's replica, which the ranks of a pipeline all read.
-    The position in the data is that of any ElasticLoader with the same global batch: training can
-    go on from it under another plan.
+    Each batch is the whole share of this rank's replica. All ranks of a pipeline read the same
+    batch. The position in the data does not depend on the plan, only on the global batch. So
+    training can go on from it under another plan.
     """
 
     def __init__(

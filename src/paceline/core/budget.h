@@ -5,19 +5,23 @@
 // A count of restarts alone is the wrong measure: a job that trains for a month survives hundreds
 // of failures, and a script with a bug never gets past its second. So failures are counted since
 // the last progress. Progress is a new highest step:
-//   - absolute steps reported by pl.step(n): higher than ever before;
-//     (the optimizer's own step, which its checkpoint holds, counts as such a step)
+//   - absolute steps, reported by pl.step(n) or read from the optimizer's own step, which its
+//     checkpoint holds: higher than ever before;
 //   - steps counted by the optimizer hook, which start at 0 in every attempt: more than in any
 //     failed attempt since the last progress;
-//   - no steps at all: kQuietProgress of undisturbed running.
-// A script that saves and resumes by itself reports no steps. Its attempts make progress if a rank
-// finishes a checkpoint, or if training lasts much longer than a restart takes. A script that
-// counts its steps from 0 in each epoch makes progress if every rank has saved a step of a later
-// pass. These three are weaker evidence: they forgive different failures, but not the same failure
-// at the same step of the attempt. Without progress, the job stops after the same failure (equal
-// fingerprint at an equal step) three times, or after five failures of any kind. A given
-// --max-restarts replaces all this by a hard cap on charged failures, as in torchrun. A taken port
-// or a lost node is never charged.
+//   - no steps at all: kQuietProgress without a failure.
+//
+// Weaker evidence also counts as progress, because a script that saves and resumes by itself
+// reports no steps, and some scripts count their steps from 0 in each epoch:
+//   - a rank has finished a checkpoint;
+//   - training has lasted much longer than a restart takes;
+//   - every rank has saved a step of a later pass over the data.
+// Weaker evidence forgives different failures, but not the same failure at the same step of the
+// attempt.
+//
+// Without progress, the job stops after the same failure (equal fingerprint at an equal step)
+// three times, or after five failures of any kind. If the user gives --max-restarts, a hard cap on
+// charged failures replaces all this, as in torchrun. A taken port or a lost node is never charged.
 
 #include <string>
 #include <string_view>
@@ -48,13 +52,14 @@ std::string FailureFingerprint(const ExitCause& cause);
 
 // What FailureText begins with for a rank that was not started.
 inline constexpr std::string_view kNotStartedText = "could not be started";
-// The end of a headline that names a rank whose script returned while its peers trained on.
+// The end of a headline about a rank whose script returned while the other ranks still trained.
 inline constexpr std::string_view kEndedEarlyText = "had ended with exit code 0 before";
 
 // "ValueError: bad batch (train.py:31)", "was killed by SIGKILL", "exited with code 3", …
 std::string FailureText(const ExitCause& cause);
 
-// True if the text continues "rank 3 …", as "was killed by SIGKILL". Else it is a message.
+// True if "rank 3 " + text is a sentence, as with "was killed by SIGKILL". Otherwise the text is a
+// message of its own.
 bool TellsOfRank(const std::string& text);
 
 // "at step 120", "after 50 optimizer steps", "before its first step".
@@ -65,7 +70,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact);
 void LiftCharge(JobState& state);
 void AddWitness(JobState& state, const RankFailed& fact);
 void Refill(JobState& state, const ProgressMade& fact);
-// The node that failed is out, or it failed long ago.
+// Clears the failures, because the node that failed is out of the job or failed long ago.
 void ForgetFailures(JobState& state);
 
 struct BudgetVerdict {
@@ -74,9 +79,9 @@ struct BudgetVerdict {
 };
 BudgetVerdict JudgeBudget(const JobState& state);
 
-// The least time between the starts of the failed world and the next one. An attempt that lived
-// longer is followed at once; only a script that dies at its start is slowed down. 0 under a hard
-// cap, whose user only counts restarts.
+// The least time between the start of the failed world and that of the next one. If the failed
+// world ran for longer, the next one starts at once. So only a script that fails at its start is
+// slowed down. 0 with --max-restarts.
 Duration RestartDelay(const JobState& state);
 
 }  // namespace paceline::core

@@ -36,7 +36,7 @@ class AgentHost {
   int32_t pid() const { return pid_; }
   bool is_frozen() const { return is_frozen_; }
   bool is_linked() const { return is_linked_; }
-  // A resting agent sends no heartbeats because nothing changes; the world credits them instead.
+  // A resting agent sends no heartbeats, because nothing changes. SimWorld counts them as received.
   bool is_resting() const { return is_resting_; }
   bool has_ended() const { return has_ended_; }
   Node& node() { return node_; }
@@ -85,7 +85,7 @@ class AgentHost {
 
   // --- from its station ---
   void Tell(const CheckpointReport& report);
-  // Exits if the machine has ended and none of its images are awaited.
+  // Exits if the machine has ended and no image of this node still has to go to storage.
   void MayExit();
 
  private:

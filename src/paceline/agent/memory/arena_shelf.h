@@ -56,11 +56,11 @@ class ArenaShelf {
   std::string PathOf(const Place& place) const;
   // Makes the folder for a copy, in memory.
   absl::Status Prepare(const Place& place);
-  // The budget of an arena for images of that size: 3 slots, or at least 2, and `replicas` copies
-  // on other hosts, whose images this host holds in return. With copies there are 4 slots, so that
-  // the replicated step stays while the next one is copied. If room is short, first slots are
-  // dropped, then copies, then memory: an arena on disk has no copies. `why` names the missing
-  // room. 0 slots: there is no room at all.
+  // The budget of an arena for images of that size. Without copies it has 3 slots. With `replicas`
+  // copies on other hosts it has 4, so that the replicated step stays while the next one is copied;
+  // this host then also needs room for as many copies of other hosts' images. If room is short,
+  // slots are dropped first (at least 2 stay), then copies. The last resort is an arena on disk,
+  // which has no copies. `why` says what was short. 0 slots: there is no room at all.
   struct Budget {
     uint32_t wanted_slots = 0;
     uint32_t slots = 0;
@@ -71,8 +71,7 @@ class ArenaShelf {
   };
   // FAILED_PRECONDITION: the folder cannot be made, or others may enter it.
   absl::StatusOr<Budget> BudgetFor(const Place& place, uint64_t image_bytes, uint32_t replicas);
-  // Whether there is room for a copy's arena of that size now. Empty if there is, else what is
-  // lacking.
+  // Returns "" if a copy's arena of that size has room now, else a text that says what is short.
   std::string LackingFor(uint64_t bytes) const;
 
   // Opens new arenas; closes removed and replaced ones.
@@ -98,7 +97,7 @@ class ArenaShelf {
   static std::string PathIn(const std::string& root, const Place& place);
   void FitIntoMemory(const Place& place, uint64_t image_bytes, uint32_t replicas, Budget* budget);
   void FitOntoDisk(const Place& place, uint64_t image_bytes, Budget* budget) const;
-  // Room that other hosts' copies will need here, in return for ours there.
+  // Bytes reserved here for copies of other hosts' images, without those for the arena `but`.
   uint64_t PromisedTo(const Place& but) const;
   struct Open {
     uint64_t inode = 0;

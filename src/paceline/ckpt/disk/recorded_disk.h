@@ -2,10 +2,10 @@
 
 // For tests: a disk that records its operations, so that every state after a crash can be rebuilt.
 //
-// A crash may lose, after ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI
-// 2018): bytes of a file since its last sync, names of a folder since its last sync, each
-// independently and in any order, and half of a write. That is more than any single file system
-// loses.
+// The crash model follows ALICE (Pillai et al., OSDI 2014) and CrashMonkey (Mohan et al., OSDI
+// 2018). A crash may lose any subset of the writes to a file since its last sync, and of the name
+// changes in a folder since its last sync. It may also lose half of a write. No single file system
+// loses that much.
 
 #include <cstdint>
 #include <map>
@@ -23,10 +23,10 @@ namespace paceline::ckpt {
 struct DiskOperation {
   enum class Kind { kName, kUnname, kRename, kWrite, kSize, kSync, kMark };
   Kind kind;
-  uint64_t target = 0;  // whose sync makes it durable: the file, or the name's folder
+  uint64_t target = 0;  // inode of the file, or of the name's folder: its sync makes this durable
   std::string name;
   std::string to;      // of a rename, in the same folder
-  uint64_t inode = 0;  // that gets the name
+  uint64_t inode = 0;  // of the file that gets the name
   uint64_t at = 0;
   std::string bytes;
   uint64_t size = 0;
@@ -55,7 +55,7 @@ class RecordedDisk final : public Disk {
   int RemoveFolder(const std::string& path) override;
   std::unique_ptr<WriteQueue> MakeQueue(uint32_t) override { return nullptr; }
 
-  // Those of the first `count` operations that no sync has made durable.
+  // Indexes of those of the first `count` operations that no sync has made durable.
   std::vector<size_t> PendingOf(size_t count) const;
   // The content of the disk. Equal states compare equal.
   struct Tree {
@@ -65,8 +65,8 @@ class RecordedDisk final : public Disk {
       return std::tie(files, folders) < std::tie(other.files, other.folders);
     }
   };
-  // The disk after a crash behind the first `count` operations, if of the pending ones only those
-  // in `kept` were written.
+  // The disk after a crash that follows the first `count` operations. Of the pending operations,
+  // only those in `kept` reached the disk.
   Tree After(size_t count, const std::set<size_t>& kept) const;
 
  private:

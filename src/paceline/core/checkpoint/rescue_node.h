@@ -5,14 +5,14 @@
 //
 //   watching ──a living call to end, no master──▶ joined ──over, or the command has died──▶ ended
 //
-// A node that is connected to its master answers so and does nothing else. A node that has joined
-// listens to no master of a lower term, and stays until the call is over. A node that has not
-// joined yet stays for a living call too, even if it has waited for a master for
-// timers.orphan_after: the command asks before it ends ranks, and then counts on the images that it
-// was told of. A call counts as living if its beat goes up, because the call of a killed command
-// stays in the directory.
+// - A node that is connected to its master says so in its answer, and does nothing else.
+// - A node that has joined refuses masters of a lower term, and stays until the call is over.
+// - A node that has not joined yet also stays while the call is alive, even after it has waited
+//   timers.orphan_after for a master. Otherwise the images that it has reported to the command
+//   would be gone when the command wants them written.
+// A call is alive if its beat goes up: the call of a killed command stays in the directory.
 //
-// Pure: no clock, no chance, no I/O.
+// Pure: no clock, no random numbers, no I/O.
 
 #include <cstdint>
 #include <map>
@@ -30,9 +30,9 @@ struct RescueTimes {
   Duration look_unlinked = Duration::Seconds(2);
   // A look costs a request to an object store, for each node of the job.
   Duration look_linked = Duration::Seconds(20);
-  Duration look_called = Duration::Milliseconds(300);  // until the beat stands still for `lively`
+  Duration look_called = Duration::Milliseconds(300);  // until there was no beat for `lively`
   Duration lively = Duration::Seconds(30);
-  // A node that has joined waits so long for another command, if the first one has died or failed.
+  // How long a node that has joined waits for another command, if the first one has died or failed.
   Duration patience = Duration::Seconds(600);
 };
 
@@ -49,12 +49,12 @@ class RescueNode {
 
   struct Todo {
     bool answers = false;     // put Answer() into the directory
-    bool ends_ranks = false;  // end the ranks, and listen to no master of a lower term than term()
+    bool ends_ranks = false;  // end the ranks, and refuse masters of a lower term than term()
     std::vector<RescueShard> writes;
     bool ends = false;          // the agent may end
-    bool frees_memory = false;  // and the step is in storage
+    bool frees_memory = false;  // with `ends`: free the memory too, because the step is in storage
   };
-  // After a look into the directory; none: there is no call.
+  // Returns what to do after a read of the directory. `call` is empty if there is none.
   Todo Look(Instant now, const std::optional<RescueCall>& call);
   // The answer to the last call. `memory` has the images and the equal files of this node.
   RescueAnswer Answer(RescueAnswer memory) const;
@@ -81,8 +81,8 @@ class RescueNode {
   bool has_joined_ = false;
   bool has_ended_ = false;
   bool is_over_ = false;
-  bool is_living_ = false;            // the beat of this call has gone up
-  std::optional<Instant> beaten_at_;  // when that of any call went up
+  bool is_living_ = false;            // the beat of call_ has gone up
+  std::optional<Instant> beaten_at_;  // when the beat of any call last went up
   Instant lived_at_;
   RescueCall call_;
   std::map<uint32_t, ShardState> shards_;  // of the call, by rank

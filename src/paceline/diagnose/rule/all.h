@@ -1,6 +1,6 @@
 #pragma once
 
-// One function for each rule; rules.cc has their order.
+// One function for each rule. kRules in judge.cc has their order.
 
 #include <optional>
 

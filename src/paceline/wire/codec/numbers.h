@@ -1,7 +1,7 @@
 #pragma once
 
-// Numbers of fixed size in bytes that are written by hand: the bulk channel and copies of the
-// journal. All of them are little-endian.
+// Little-endian numbers of fixed size, for formats without protobuf: the bulk channel and copies of
+// the journal.
 
 #include <bit>
 #include <cstring>
@@ -17,7 +17,7 @@ void AppendNumber(std::string* text, T value) {
   text->append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
 
-// Takes numbers off the front. After the first missing one all are missing.
+// Reads numbers from the front. If the bytes end too early, this and all later reads return 0.
 class NumberTaker {
  public:
   explicit NumberTaker(std::string_view bytes) : rest_(bytes) {}
