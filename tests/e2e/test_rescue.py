@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host, again, fetched, join_string, needs_hosts, start, until_training
-from job import SCRIPTS, Job, eventually
+from job import SCRIPTS, Job, JsonDict, eventually
 from jsonschema import Draft202012Validator
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -187,16 +187,27 @@ def test_agents_stay_for_a_command_that_asks(hosts: list[Host]) -> None:
     eventually(lambda: not second.pids() and not third.pids(), "nothing of the job lives on")
 
 
-def begun(host: Host, stage: str) -> subprocess.Popen[str]:
-    """`paceline ckpt rescue` on that host, whose call has reached the stage."""
+def call_of(host: Host) -> JsonDict:
+    """The call that is in the directory of the checkpoints; empty if there is none."""
+    call = directory(host) / ".paceline-rescue" / "call.json"
+    return json.loads(call.read_text()) if call.exists() else {}
+
+
+def begun(host: Host) -> subprocess.Popen[str]:
+    """`paceline ckpt rescue` on that host, whose call is written."""
+    former = call_of(host).get("id")
     command = subprocess.Popen([*host.inside(),
                                 *Job.command_line("ckpt", "rescue", str(host.job.run_dir))],
                                cwd=host.job.directory, env=host.job.env, text=True,
                                stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    call = directory(host) / ".paceline-rescue" / "call.json"
-    eventually(lambda: call.exists() and json.loads(call.read_text())["stage"] == stage,
-               f"the call is at {stage}", job=host.job)
+    eventually(lambda: call_of(host).get("id") not in (None, former), "the call is written",
+               job=host.job)
     return command
+
+
+def until_ranks_end(host: Host) -> None:
+    eventually(lambda: call_of(host).get("stage") == "end", "the ranks are told to end",
+               job=host.job)
 
 
 def test_one_command_at_a_time_and_ctrl_c_says_how_it_stands(hosts: list[Host]) -> None:
@@ -206,15 +217,15 @@ def test_one_command_at_a_time_and_ctrl_c_says_how_it_stands(hosts: list[Host]) 
     first.crash()
     for host in (second, third):
         until_lost(host)
-    asking = begun(second, "ask")
-    refused = third.command("ckpt", "rescue", str(third.job.run_dir))
-    assert refused.returncode == 3 and "another `paceline ckpt rescue`" in refused.stderr, refused
-    assert asking.poll() is None, "the first command goes on"
+    asking = begun(second)
     asking.send_signal(signal.SIGINT)
     said = asking.communicate()[1]
     assert asking.returncode == 130 and "nothing was changed" in said, said
     assert second.pids() and third.pids()
-    ending = begun(second, "end")
+    ending = begun(second)
+    refused = third.command("ckpt", "rescue", str(third.job.run_dir))
+    assert refused.returncode == 3 and "another `paceline ckpt rescue`" in refused.stderr, refused
+    until_ranks_end(second)
     ending.send_signal(signal.SIGINT)
     told, said = ending.communicate()
     if ending.returncode != 0:  # the ranks may have ended before the signal came
@@ -232,12 +243,8 @@ def test_a_command_that_is_killed_is_typed_again(hosts: list[Host]) -> None:
     first.crash()
     for host in (second, third):
         until_lost(host)
-    words = Job.command_line("ckpt", "rescue", str(second.job.run_dir))
-    killed = subprocess.Popen([*second.inside(), *words], cwd=second.job.directory,
-                              env=second.job.env, stderr=subprocess.DEVNULL)
-    call = directory(first) / ".paceline-rescue" / "call.json"
-    eventually(lambda: call.exists() and json.loads(call.read_text())["stage"] == "end",
-               "the ranks are told to end", job=second.job)
+    killed = begun(second)
+    until_ranks_end(second)
     killed.kill()
     killed.wait()
     assert not checkpoints(first)
