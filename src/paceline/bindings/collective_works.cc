@@ -30,7 +30,10 @@ PyObject* WaitMethod(PyObject* self, PyObject* const* args, Py_ssize_t count, Py
   return works->Wait(args, static_cast<size_t>(count), names).release().ptr();
 }
 
-PyMethodDef wait_method = {"wait", reinterpret_cast<PyCFunction>(&WaitMethod),
+// Python's own way to store a method of this kind: through void (*)(), which newer compilers
+// accept.
+PyMethodDef wait_method = {"wait",
+                           reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&WaitMethod)),
                            METH_FASTCALL | METH_KEYWORDS, nullptr};
 
 }  // namespace
