@@ -134,7 +134,7 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_
         story.root->step.value_or(-1) >= 0 ? Concat(", step ", *story.root->step) : std::string());
     const bool is_said =
         !story.root->headline.empty() && end.reason.find(story.root->headline) != std::string::npos;
-    if (!is_said) problem.why = story.root->sentence;
+    if (!is_said || !story.root->was_started) problem.why = story.root->sentence;
     if (!story.root->was_started) {
       problem.code = "PL-E065";
       problem.fix = Concat("fix the cause that is named above; ", run_dir, "/logs/",
