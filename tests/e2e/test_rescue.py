@@ -56,6 +56,14 @@ def until_lost(host: Host) -> None:
                f"{host.name} names the command", job=host.job)
 
 
+def lose_master(hosts: list[Host]) -> None:
+    """The first host is gone, and the others name the command."""
+    first, *others = hosts
+    first.crash()
+    for host in others:
+        until_lost(host)
+
+
 def restored(host: Host, out: str, rank: int) -> tuple[int, str]:
     words = (host.job.directory / out / f"restored-{rank}").read_text().splitlines()[-1]
     return int(words.split()[1]), words
@@ -71,9 +79,7 @@ def test_a_step_of_which_each_rank_has_its_part_is_gathered(hosts: list[Host]) -
     alive = second.command("ckpt", "rescue", str(second.job.run_dir))
     assert alive.returncode == 2 and "PL-E087" in alive.stderr, alive
     until_training(first, 3, beyond=40)
-    first.crash()
-    for host in (second, third):
-        until_lost(host)
+    lose_master(hosts)
     for words in ("status", "why"):
         said = second.command(words, "--job", str(second.job.run_dir)).stderr
         assert f"paceline ckpt rescue {second.job.run_dir}" in said, said
@@ -110,9 +116,7 @@ def test_a_master_that_comes_back_commits_nothing_beside_it(hosts: list[Host]) -
     first, second, third = hosts
     start(hosts, "--nnodes", "1:3", "--grow", "never", script=script(first, "out", *RARELY))
     until_training(first, 3, beyond=30)
-    first.crash()
-    for host in (second, third):
-        until_lost(host)
+    lose_master(hosts)
     name = rescue(second)["name"]
     for host in (second, third):
         assert host.job.wait() == 3, host.job.stderr
@@ -144,9 +148,7 @@ def test_what_no_host_has_is_named(hosts: list[Host]) -> None:
     first, second, third = hosts
     start(hosts, "--nnodes", "3", script=script(first, "out", "--cut", "--replicas", "0", *RARELY))
     until_training(first, 3, beyond=30)
-    first.crash()
-    for host in (second, third):
-        until_lost(host)
+    lose_master(hosts)
     done = second.command("ckpt", "rescue", str(second.job.run_dir))
     assert done.returncode == 3 and "PL-E088" in done.stderr, done
     assert "have no image of rank 0 of step" in done.stderr, done
@@ -177,9 +179,7 @@ def test_agents_stay_for_a_command_that_asks(hosts: list[Host]) -> None:
         host.job.env["PACELINE_TIMERS_ORPHAN_AFTER"] = "20s"
     start(hosts, "--nnodes", "3", script=script(first, "out", *RARELY))
     until_training(first, 3, beyond=30)
-    first.crash()
-    for host in (second, third):
-        until_lost(host)
+    lose_master(hosts)
     told = rescue(second)
     assert checkpoints(first) == [told["name"]] and told["world_size"] == 3, told
     for host in (second, third):
@@ -214,9 +214,7 @@ def test_one_command_at_a_time_and_ctrl_c_says_how_it_stands(hosts: list[Host]) 
     first, second, third = hosts
     start(hosts, "--nnodes", "3", script=script(first, "out", *RARELY))
     until_training(first, 3, beyond=30)
-    first.crash()
-    for host in (second, third):
-        until_lost(host)
+    lose_master(hosts)
     asking = begun(second)
     asking.send_signal(signal.SIGINT)
     said = asking.communicate()[1]
@@ -240,9 +238,7 @@ def test_a_command_that_is_killed_is_typed_again(hosts: list[Host]) -> None:
     first, second, third = hosts
     start(hosts, "--nnodes", "3", script=script(first, "out", *RARELY))
     until_training(first, 3, beyond=30)
-    first.crash()
-    for host in (second, third):
-        until_lost(host)
+    lose_master(hosts)
     killed = begun(second)
     until_ranks_end(second)
     killed.kill()

@@ -33,7 +33,7 @@ from paceline._restore.restoring import Framework, Restoring
 from paceline._state import notes, randomness
 from paceline._state.save_plan import State
 from paceline._state.save_planner import Planned
-from paceline._storage.storage_place import make_directory, place_of
+from paceline._storage.storage_place import committed_folder, make_directory, place_of
 from paceline.errors import CheckpointError
 
 _PLAIN = "take it out of the state, or give it a state_dict of plain values and tensors"
@@ -415,10 +415,8 @@ class BaseCheckpointer(ABC):
         """The folder in storage of a step that is restored from memory, if it is complete there."""
         if answer.get("from") != "memory" or not self._directory.startswith("/"):
             return None
-        branch = answer["branch"]
-        name = f"step-{answer['step']}-g{answer['generation']}" + (f"-b{branch}" if branch else "")
-        folder = os.path.join(self._directory, name)
-        return folder if os.path.exists(os.path.join(folder, "MANIFEST.json")) else None
+        numbers = [cast("int", answer[name]) for name in ("step", "generation", "branch")]
+        return committed_folder(self._directory, *numbers)
 
     def _prepare(self, state: State) -> None:
         """Make room in memory for the first save now, and map it in the background."""

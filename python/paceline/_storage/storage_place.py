@@ -22,6 +22,13 @@ _NEVER_PASSES = frozenset(
 )  # fmt: skip
 
 
+def committed_folder(directory: str, step: int, generation: int, branch: int = 0) -> str | None:
+    """The folder of that checkpoint in a directory; None if it is not complete there."""
+    name = f"step-{step}-g{generation}" + (f"-b{branch}" if branch else "")
+    folder = os.path.join(directory, name)
+    return folder if os.path.exists(os.path.join(folder, "MANIFEST.json")) else None
+
+
 def place_of(directory: str | os.PathLike[str]) -> str:
     """The place as the keeper takes it: an absolute path, or `s3://BUCKET/PREFIX`.
 

@@ -1,7 +1,6 @@
 """Writes a checkpoint directly to a directory, from processes that each have a part of it."""
 
 import json
-import os
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from paceline._native import Layout, StoredPlace
 from paceline._restore.parts import memory
 from paceline._state import notes
 from paceline._state.save_plan import Leaf
+from paceline._storage.storage_place import committed_folder
 from paceline.errors import CheckpointError
 from paceline.torch import Torch
 
@@ -46,7 +46,7 @@ def unused_name(directory: str, step: int, world_size: int) -> Name:
     generation = 0
     # Each save is a job of its own, because after a rollback its step may be lower than the newest.
     job_id = f"dcp-{secrets.token_hex(8)}"
-    while os.path.exists(os.path.join(directory, f"step-{step}-g{generation}", "MANIFEST.json")):
+    while committed_folder(directory, step, generation) is not None:
         generation += 1
     return Name(step, generation, world_size, job_id)
 

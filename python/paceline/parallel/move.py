@@ -40,7 +40,7 @@ class Coming:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the measured times of all ranks say."""
+    """What rank 0 concludes from the measured times of all ranks."""
 
     plan: str  # "": the present one stays
     because: str
@@ -64,7 +64,6 @@ class Mover:
         self._busy, self._checkpointer, self._coming, self._tell = busy, checkpointer, coming, tell
         self._talk = Talk.of_world()
         self._steps, self._tries, self._is_over = 0, 0, False
-        self._rows: list[float] = []
         self._before: list[float] = []  # ratios at the look before; rank 0 alone uses them
 
     def begin_step(self) -> None:
@@ -75,7 +74,8 @@ class Mover:
             if self._is_stored() and self._is_told():  # this world ends now
                 threading.Event().wait(_RESTART_SECONDS)
                 self._holds(f"the ranks were not started again in {_RESTART_SECONDS:.0f} s")
-        self._busy.begin()
+        if not self._is_over:
+            self._busy.begin()
 
     def end_step(self) -> None:
         """Counts the step; looks at the times of all ranks every few steps."""
@@ -206,7 +206,10 @@ def stage_seconds(plan: ParallelPlan, layers: list[Costs], cluster: str) -> list
 def ratios_of(
     plan: ParallelPlan, layers: list[Costs], cluster: str, rows: list[float]
 ) -> list[float]:
-    """For each stage the measured time of its slowest replica ÷ the predicted one; 0: unknown."""
+    """For each stage, the measured time of its slowest replica divided by the predicted time.
+
+    It is 0 where nothing was measured or predicted.
+    """
     seconds = stage_seconds(plan, layers, cluster)
     return [
         max(rows[rank] for rank in stage.ranks) / one if one > 0 else 0.0

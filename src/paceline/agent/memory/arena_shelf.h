@@ -57,10 +57,10 @@ class ArenaShelf {
   // Makes the folder for a copy, in memory.
   absl::Status Prepare(const Place& place);
   // The budget of an arena for images of that size. Without copies it has 3 slots. With `replicas`
-  // copies on other hosts it has 4, so that the replicated step stays while the next one is copied;
-  // this host then also needs room for as many copies of other hosts' images. If room is short,
-  // slots are dropped first (at least 2 stay), then copies. The last resort is an arena on disk,
-  // which has no copies. `why` says what was short. 0 slots: there is no room at all.
+  // copies on other hosts it has a 4th, which keeps the last replicated step while the next one is
+  // sent; this host then also needs room for as many copies of other hosts' images. If room is
+  // short, slots are dropped first (at least 2 stay), then copies. The last resort is an arena on
+  // disk, which has no copies. `why` says what was short. 0 slots: there is no room at all.
   struct Budget {
     uint32_t wanted_slots = 0;
     uint32_t slots = 0;

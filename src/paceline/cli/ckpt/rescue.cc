@@ -208,20 +208,15 @@ Check Rescue::TakeClaim() {
 
 Check Rescue::EndRanks() {
   if (const Check problem = talk_->Put(Stage::kEnd)) return problem;
-  const std::vector<RescueAnswer>& answers = talk_->answers();
-  const auto has_ended = [&](const std::string& node) {
-    return std::any_of(answers.begin(), answers.end(), [&](const RescueAnswer& answer) {
-      return answer.node == node && answer.has_ended;
-    });
-  };
   const Duration limit = invocation_.settings.Time("timers.stop_grace") + kEndSlack;
   const auto are_all_ended = [&] {
-    return std::all_of(awaited_.begin(), awaited_.end(), has_ended);
+    return std::all_of(awaited_.begin(), awaited_.end(),
+                       [this](const std::string& node) { return talk_->HasEnded(node); });
   };
   if (const Check problem = talk_->Poll(limit, are_all_ended)) return problem;
   if (const Check problem = Interrupted()) return problem;
   talk_->LeaveOutTheUnended();
-  found_ = core::FindRescuable(answers);
+  found_ = core::FindRescuable(talk_->answers());
   return found_.whole.has_value() ? Check() : Check(NotEnded());
 }
 
@@ -339,14 +334,11 @@ Problem Rescue::NotWhole(const core::Rescuable& found) const {
 }
 
 Problem Rescue::NotEnded() const {
-  std::string late;
+  std::vector<std::string> late;
   for (const std::string& node : awaited_) {
-    const auto& answers = talk_->answers();
-    const bool has_ended = std::any_of(answers.begin(), answers.end(),
-                                       [&](const auto& answer) { return answer.node == node; });
-    if (!has_ended) late += Concat(late.empty() ? "" : ", ", Visible(node));
+    if (!talk_->HasEnded(node)) late.push_back(Visible(node));
   }
-  return NotStored(Concat("no answer that the ranks have ended came from ", late));
+  return NotStored(Concat("no answer that the ranks have ended came from ", JoinWith(late, ", ")));
 }
 
 Problem Rescue::NotStored(const std::string& why) const {

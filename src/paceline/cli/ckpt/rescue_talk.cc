@@ -107,6 +107,12 @@ Check RescueTalk::Poll(Duration limit, const std::function<bool()>& is_done) {
   }
 }
 
+bool RescueTalk::HasEnded(const std::string& node) const {
+  return std::any_of(answers_.begin(), answers_.end(), [&](const RescueAnswer& answer) {
+    return answer.node == node && answer.has_ended;
+  });
+}
+
 void RescueTalk::LeaveOutTheUnended() {
   std::erase_if(answers_, [](const RescueAnswer& answer) { return !answer.has_ended; });
 }
@@ -127,11 +133,9 @@ std::string RescueTalk::Hosts() const {
 std::string RescueTalk::HostsOf(const std::set<std::string>& nodes) const {
   std::set<std::string> hosts;
   for (const RescueAnswer& answer : answers_) {
-    if (nodes.contains(answer.node)) hosts.insert(answer.host);
+    if (nodes.contains(answer.node)) hosts.insert(Visible(answer.host));
   }
-  std::string text;
-  for (const std::string& host : hosts) text += Concat(text.empty() ? "" : ", ", Visible(host));
-  return text;
+  return JoinWith(hosts, ", ");
 }
 
 int RescueTalk::interrupted_by() const { return interrupting_signal; }

@@ -1,7 +1,8 @@
 #pragma once
 
 // The conversation of `paceline ckpt rescue` with the agents of a job without a master, by files in
-// the directory of the checkpoints: docs/formats/rescue.md. One command speaks at a time.
+// the directory of the checkpoints: docs/formats/rescue.md. Only one command of a job may write the
+// call at a time; a second command is refused.
 
 #include <functional>
 #include <optional>
@@ -29,8 +30,8 @@ class RescueTalk {
   Check Begin();
   // Writes the call with that stage and the next beat. Fails if another command has begun.
   Check Put(RescueCall::Stage stage);
-  // Reads answers until `is_done`, a problem, a signal, or `limit`. A host with a master is a
-  // problem.
+  // Reads answers until `is_done`, a problem, a signal, or `limit`. An answer from a host whose
+  // agent is connected to a master is a problem: nothing is to be rescued then.
   Check Poll(Duration limit, const std::function<bool()>& is_done);
   // The command has changed nothing, or is over.
   void GiveUp();
@@ -38,6 +39,8 @@ class RescueTalk {
   RescueCall& call() { return call_; }
   const RescueCall& call() const { return call_; }
   const std::vector<RescueAnswer>& answers() const { return answers_; }
+  // Whether that node has answered that its ranks have ended.
+  bool HasEnded(const std::string& node) const;
   // Drops the answers of nodes whose ranks have not ended, until the next Poll.
   void LeaveOutTheUnended();
   // The hosts of these nodes, or of all nodes that have answered.

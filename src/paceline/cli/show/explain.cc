@@ -94,8 +94,8 @@ std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEv
   return outcome;
 }
 
-// The decisions between the last progress and this one, oldest first, without those that are
-// evidence of it.
+// What the job decided after its last progress and before `event`, oldest first. Decisions that are
+// in `evidence` are left out, because they are shown there.
 std::vector<JobEvent> TriedBefore(const std::vector<JobEvent>& events, const JobEvent& event,
                                   const std::vector<JobEvent>& evidence) {
   std::vector<JobEvent> tried;

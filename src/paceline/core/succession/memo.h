@@ -1,9 +1,10 @@
 #pragma once
 
-// The part of a job's state that outlives the loss of all copies of its journal: its budgets, so
-// that they do not refill, its excluded hosts, and its end, so that an ended job stays ended. The
-// platform keeps this memo (at most 2 KiB as text) and gives it to the next term's master. The memo
-// has nothing about nodes, because each node reports what it runs.
+// The part of a job's state that outlives the loss of all copies of its journal. It has the budgets
+// for failures, which would start full again without it, the hosts that are excluded from the job,
+// and how the job ended, so that an ended job is not run again. The platform keeps this memo (at
+// most 2 KiB as text) and gives it to the next term's master. The memo has nothing about nodes,
+// because each node reports what it runs.
 
 #include <cstdint>
 #include <map>

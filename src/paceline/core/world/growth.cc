@@ -164,8 +164,8 @@ std::string WhyLeave(Turn& turn, const std::vector<NodeId>& leavers) {
     saved_step = std::max(saved_step, state.Find(node)->notice->saved_step);
     noticed_at = std::max(noticed_at, state.Find(node)->notice->at);
   }
-  const auto saved_at =
-      turn.watch().checkpoints.SavedFor(NextWorld(state, joiners), {joiners.new_nodes, leavers});
+  const World next = NextWorld(state, joiners);
+  const auto saved_at = turn.watch().checkpoints.SavedFor(next, {joiners.new_nodes, leavers});
   if (saved_at.has_value() && *saved_at > noticed_at) {
     MARK("a node leaves after a copy of a step");
     return "others have copies of a step that is newer than the notice";
@@ -173,7 +173,7 @@ std::string WhyLeave(Turn& turn, const std::vector<NodeId>& leavers) {
   const auto& committed = state.checkpoints.committed;
   const uint32_t ranks_fixed = state.checkpoints.ranks_fixed;
   if (committed.has_value() && committed->saved.step > saved_step &&
-      (ranks_fixed == 0 || ranks_fixed == NextWorld(state, joiners).world_size())) {
+      (ranks_fixed == 0 || ranks_fixed == next.world_size())) {
     MARK("a node leaves after a commit");
     return "the checkpoint of step " + std::to_string(committed->saved.step) +
            " in storage is newer than the notice";

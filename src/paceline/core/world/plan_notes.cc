@@ -46,8 +46,9 @@ bool IsKnown(const JobState& state, const PlanNote& note) {
          state.plan->plan == note.plan;
 }
 
-// The ranks have stored a checkpoint with that plan, and wait for the world that carries it out. An
-// agent repeats its newest note, but the next world has another generation.
+// The ranks have stored a checkpoint with that plan, and wait for the world that carries it out.
+// Agents repeat their newest note. A repeated one has the generation of the ended world, so it
+// moves nothing again.
 void MoveLayers(Turn& turn, const PlanNote& note) {
   const JobState& state = turn.state();
   if (state.incident.pending || state.decision.pending) return;
