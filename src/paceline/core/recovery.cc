@@ -234,8 +234,11 @@ bool EndWithoutStorage(Turn& turn) {
 bool TakeOutBroken(Turn& turn) {
   const JobState& state = turn.state();
   const BudgetState& budget = state.budget;
+  // Ports that are taken exhaust the budget without a charge: the last charged failure is an older
+  // one then.
+  const bool is_charged = state.incident.failure.value() != 0;
   const bool is_one = budget.same_failure_nodes.size() == 1 && state.last_world.seats.size() > 1;
-  if (!budget.last_not_started || !is_one || state.spec.max_restarts) return false;
+  if (!budget.last_not_started || !is_charged || !is_one || state.spec.max_restarts) return false;
   const LadderView view = View(turn);
   if (!view.budget.exhausted || view.PlanWithoutBlamed().empty()) return false;
   MARK("a node that cannot start its ranks is taken out");
