@@ -18,8 +18,8 @@
 namespace paceline::agent {
 namespace {
 
-constexpr std::string_view kPrefix = "rank-";
-constexpr std::string_view kSuffix = ".ring";
+constexpr std::string_view kRingPrefix = "rank-";
+constexpr std::string_view kRingSuffix = ".ring";
 
 // The first bytes of a file, in aligned memory. Read and not mapped, so that a truncated file
 // cannot crash the reader.
@@ -66,7 +66,9 @@ FlightRings::~FlightRings() {
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(folder_.c_str()), &::closedir);
   while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
-    if (!name.starts_with(kPrefix) || name.find(kSuffix) == std::string_view::npos) continue;
+    const bool is_ring =
+        name.starts_with(kRingPrefix) && name.find(kRingSuffix) != std::string_view::npos;
+    if (!is_ring) continue;
     ::unlink(Concat(folder_, "/", name).c_str());
   }
   // Fails if other files are in them.
@@ -75,7 +77,7 @@ FlightRings::~FlightRings() {
 }
 
 std::string FlightRings::PathOf(uint32_t local_rank) const {
-  return folder_.empty() ? "" : Concat(folder_, "/", kPrefix, local_rank, kSuffix);
+  return folder_.empty() ? "" : Concat(folder_, "/", kRingPrefix, local_rank, kRingSuffix);
 }
 
 std::optional<RingPulse> FlightRings::Pulse(uint32_t local_rank, Generation generation) const {

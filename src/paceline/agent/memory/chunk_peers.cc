@@ -13,12 +13,10 @@
 namespace paceline::agent {
 namespace {
 
-constexpr Duration kDialTimeout = Duration::Seconds(5);
-constexpr Duration kBytesPatience = Duration::Seconds(30);
-constexpr Duration kAwayPause = Duration::Seconds(10);
+constexpr Duration kReaderAwayPause = Duration::Seconds(10);
 // The reader may learn its role later than its peers, so they ask again.
-constexpr int kLaterMax = 40;
-constexpr std::chrono::milliseconds kLaterPause{50};
+constexpr int kReaderLaterMax = 40;
+constexpr std::chrono::milliseconds kReaderLaterPause{50};
 
 }  // namespace
 
@@ -47,7 +45,7 @@ Result<HeldChunk> ChunkPeers::Ask(const StorageReader& reader, const StoredChunk
   lock.lock();
   --links.in_use;
   if (!taken.ok() && taken.failure().kind == FailureKind::kBusy) {
-    links.away_until_ns = MonotonicNs() + kAwayPause.nanoseconds();
+    links.away_until_ns = MonotonicNs() + kReaderAwayPause.nanoseconds();
   } else {
     links.idle.push_back(std::move(client));
   }
@@ -56,8 +54,8 @@ Result<HeldChunk> ChunkPeers::Ask(const StorageReader& reader, const StoredChunk
 }
 
 Result<std::unique_ptr<wire::BulkClient>> ChunkPeers::Dial(const StorageReader& reader) {
-  auto dialled =
-      wire::BulkClient::Dial({reader.address, reader.node}, credentials_, *tls_, kDialTimeout);
+  auto dialled = wire::BulkClient::Dial({reader.address, reader.node}, credentials_, *tls_,
+                                        wire::BulkClient::kDialTimeout);
   if (dialled.ok()) return *std::move(dialled);
   return Failure{FailureKind::kBusy, std::string(Text(dialled.status()))};
 }
@@ -67,9 +65,9 @@ Result<HeldChunk> ChunkPeers::AskOver(wire::BulkClient* client, const StoredChun
   wire::BulkRequest request;
   request.stored = chunk;
   auto answer = client->Ask(request);
-  for (int i = 0; i < kLaterMax && answer.ok(); ++i) {
+  for (int i = 0; i < kReaderLaterMax && answer.ok(); ++i) {
     if (answer->kind != wire::BulkAnswer::Kind::kLater) break;
-    std::this_thread::sleep_for(kLaterPause);
+    std::this_thread::sleep_for(kReaderLaterPause);
     answer = client->Ask(request);
   }
   if (!answer.ok()) return Failure{FailureKind::kBusy, std::string(Text(answer.status()))};
@@ -81,7 +79,7 @@ Result<HeldChunk> ChunkPeers::AskOver(wire::BulkClient* client, const StoredChun
     return Failure{FailureKind::kBusy, "it gives something else than was asked for"};
   }
   auto taken = std::make_shared<ChunkBytes>(bytes);
-  const absl::Status read = client->Read(taken->data.get(), bytes, kBytesPatience);
+  const absl::Status read = client->Read(taken->data.get(), bytes, wire::BulkClient::kReadTimeout);
   if (!read.ok()) return Failure{FailureKind::kBusy, std::string(Text(read))};
   if (ckpt::HashOf(taken->data.get(), bytes) != chunk.hash) {
     return Failure{FailureKind::kDamaged, "what came is not what was saved"};

@@ -21,8 +21,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr Duration kDialTimeout = Duration::Seconds(5);
-constexpr Duration kBytesPatience = Duration::Seconds(30);
 // How often every source is asked before the fetch fails.
 constexpr int kRounds = 6;
 constexpr milliseconds kRoundPause{300};
@@ -89,7 +87,7 @@ class Fetching {
 
   Outcome Ask(const FetchOrder::Source& source) {
     auto client = wire::BulkClient::Dial({source.address, source.node}, means_.credentials,
-                                         *means_.tls, kDialTimeout);
+                                         *means_.tls, wire::BulkClient::kDialTimeout);
     if (!client.ok()) return Note(source.node, Text(client.status()), Outcome::kNext);
     incoming_.SetBreaker([raw = client->get()] { raw->Cancel(); });
     const Outcome outcome = AskAt(source, client->get());
@@ -119,7 +117,7 @@ class Fetching {
       const Result<void> begun = incoming_.Begin(answer->facts);
       if (!begun.ok()) return NoteBegin(source.node, begun.failure());
       return TakeAll(source.node, [client](std::byte* to, size_t bytes) -> Result<void> {
-        const absl::Status read = client->Read(to, bytes, kBytesPatience);
+        const absl::Status read = client->Read(to, bytes, wire::BulkClient::kReadTimeout);
         if (read.ok()) return {};
         return Failure{FailureKind::kBusy, std::string(Text(read))};
       });

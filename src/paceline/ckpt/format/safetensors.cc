@@ -22,7 +22,7 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kFileBytesMax = uint64_t{1} << 50;
-constexpr uint64_t kDepthMax = 8;  // of the header's JSON, whose depth is 3
+constexpr uint64_t kHeaderDepthMax = 8;  // of the header's JSON, whose depth is 3
 constexpr char kMetadata[] = "__metadata__";
 constexpr char kLoose[] = "PACELINE_LOOSE";
 // Names from torch/distributed/checkpoint/_hf_utils.py
@@ -96,7 +96,7 @@ const json* Find(const json& object, const char* name) {
 
 // JSON of a scalar tensor has three containers in 50 bytes. Each dimension takes 4 more bytes.
 Result<void> CheckShape(std::string_view text, const JsonShape& shape) {
-  if (JsonLimit::PerByte(text.size(), kDepthMax, 8, 3).Holds(shape)) return {};
+  if (JsonLimit::PerByte(text.size(), kHeaderDepthMax, 8, 3).Holds(shape)) return {};
   return Bad("the header has more in it than one of its size has");
 }
 
@@ -289,7 +289,7 @@ Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
     return Failure{FailureKind::kTooLarge, "the header is longer than what was read"};
   }
   const std::string_view body = head.substr(8, begin - 8);
-  const JsonShape shape = ShapeOfJson(body, kDepthMax);
+  const JsonShape shape = ShapeOfJson(body, kHeaderDepthMax);
   RETURN_IF_ERROR(CheckShape(body, shape));
   const json parsed = ParseJson(body);
   if (!parsed.is_object()) return Bad("the header is not a JSON object");
@@ -306,7 +306,7 @@ Result<Image> ParseHead(std::string_view head, uint64_t file_size) {
       image.metadata[name] = text.get<std::string>();
     }
     if (const auto info = image.metadata.find(kShardingInfo); info != image.metadata.end()) {
-      RETURN_IF_ERROR(CheckShape(info->second, ShapeOfJson(info->second, kDepthMax)));
+      RETURN_IF_ERROR(CheckShape(info->second, ShapeOfJson(info->second, kHeaderDepthMax)));
       sharding = ParseJson(info->second);
       if (!sharding.is_object()) return Bad("DCP_SHARDING_INFO is not a JSON object");
     }

@@ -20,7 +20,7 @@ using nlohmann::json;
 constexpr char kManifestSchema[] = "paceline.checkpoint/1";
 constexpr size_t kNameBytesMax = 128;
 constexpr uint32_t kRanksMax = 1u << 24;
-constexpr uint64_t kDepthMax = 8;  // of the JSON; a manifest has 4
+constexpr uint64_t kManifestDepthMax = 8;  // of the JSON; a manifest has 4
 
 std::optional<uint64_t> FromHex(const json& value) {
   if (!value.is_string()) return std::nullopt;
@@ -212,8 +212,8 @@ std::string ToText(const Manifest& manifest) {
 }
 
 Result<Manifest> ParseManifest(std::string_view text) {
-  const JsonLimit limit = JsonLimit::PerByte(text.size(), kDepthMax, 16, 12);
-  if (text.size() > kManifestBytesMax || !limit.Holds(ShapeOfJson(text, kDepthMax))) {
+  const JsonLimit limit = JsonLimit::PerByte(text.size(), kManifestDepthMax, 16, 12);
+  if (text.size() > kManifestBytesMax || !limit.Holds(ShapeOfJson(text, kManifestDepthMax))) {
     return Failure{FailureKind::kTooLarge, "the manifest has more in it than one of its size has"};
   }
   json parsed = ParseJson(text);

@@ -19,7 +19,7 @@ constexpr std::string_view kAnswerPrefix = "answer-";
 constexpr std::string_view kAnswerSuffix = ".json";
 constexpr char kCallSchema[] = "paceline.rescue_call/1";
 constexpr char kAnswerSchema[] = "paceline.rescue_answer/1";
-constexpr uint64_t kFileBytesMax = 64 << 20;
+constexpr uint64_t kRescueFileBytesMax = 64 << 20;
 constexpr std::array<const char*, 5> kStages = {"ask", "end", "store", "over", "left"};
 
 std::optional<RescueCall::Stage> StageNamed(const std::string& name) {
@@ -91,7 +91,7 @@ EqualFiles EqualIn(const json& object) {
 // The texts of these files; none if one of them is missing. Get() would ask a remote store for a
 // file's size first, and these files are replaced all the time.
 Result<std::vector<std::string>> TextsAt(Store* store, const std::vector<std::string>& keys) {
-  Result<std::vector<std::string>> texts = store->GetAll(keys, kFileBytesMax);
+  Result<std::vector<std::string>> texts = store->GetAll(keys, kRescueFileBytesMax);
   if (texts.ok() || texts.failure().kind != FailureKind::kNotFound) return texts;
   return std::vector<std::string>();
 }

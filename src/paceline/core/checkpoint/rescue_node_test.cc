@@ -8,7 +8,7 @@ namespace {
 
 using Stage = RescueCall::Stage;
 
-class RescueNodeTest : public testing::Test {
+class RescueNodeTest : public ::testing::Test {
  protected:
   // The node sees the call with its next beat, a second later.
   RescueNode::Todo See(Stage stage) {

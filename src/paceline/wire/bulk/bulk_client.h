@@ -23,6 +23,10 @@ struct BulkTarget {
 
 class BulkClient {
  public:
+  // What agents wait for: a host that they call, and the bytes of one chunk.
+  static constexpr Duration kDialTimeout = Duration::Seconds(5);
+  static constexpr Duration kReadTimeout = Duration::Seconds(30);
+
   // Connects; then both sides have proved that they know the job's token. UNAVAILABLE: no process
   // answers. PERMISSION_DENIED: a process without the token answers. The process must ignore
   // SIGPIPE.
