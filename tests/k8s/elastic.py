@@ -8,7 +8,7 @@ import subprocess
 from pathlib import Path
 
 from cluster import BUSYBOX, Cluster, JsonDict, Pod
-from training import ROOT, SCRIPTS, VENV, TrainingJob
+from training import ROOT, SCRIPTS, VENV, TrainingJob, set_pace
 
 SYSTEM = "paceline-system"
 IMAGE = "registry.invalid/paceline-operator:none"
@@ -126,12 +126,6 @@ class ElasticJob:
         path = self.storage / "step"
         return int(path.read_text()) if path.exists() else -1
 
-    def set_pace(self, pause_s: float) -> None:
-        """The pause after each further step."""
-        part = self.storage / "pace.part"
-        part.write_text(str(pause_s))
-        part.replace(self.storage / "pace")
-
     def suspend(self, is_suspended: bool) -> None:
         self.cluster.kubectl("patch", "elasticjob", "train", "--namespace", self.namespace,
                              "--type", "merge", "--patch",
@@ -157,6 +151,9 @@ class ElasticJob:
         self.until(lambda: self.step() > step, f"the job is beyond step {step}")
 
     def until_complete(self) -> None:
+        """The test has done its part, so the remaining steps have no pauses."""
+        set_pace(self.storage, 0)
+
         def ask() -> bool:
             state = {row["type"]: row["status"] for row in self.status().get("conditions", [])}
             assert state.get("Failed") != "True", self.status()

@@ -12,7 +12,7 @@ import pytest
 from cluster import Cluster, JsonDict
 from conftest import processes_with
 from elastic import SYSTEM, ElasticJob, install
-from training import STEPS, VENV
+from training import STEPS, VENV, set_pace
 
 Undisturbed = Callable[[int], str]
 DELETIONS = 30
@@ -72,7 +72,7 @@ def seated_leaver(job: ElasticJob) -> str:
     job.grace_s = 120
     job.submit("2", "--spares", "1")
     job.until_beyond(40)
-    job.set_pace(0.5)
+    set_pace(job.storage, 0.5)
     job.until(lambda: job.status()["spares"] == "1/1", "the spare is there")
     return job.seated()[-1]  # any of the three may be the spare
 
@@ -86,7 +86,6 @@ def check_that_it_left(job: ElasticJob, leaver: str, why: str) -> None:
     job.until(lambda: any(pod.name == f"train-{leaver}-1" and pod.phase == "Running"
                           for pod in job.pods()), "the next incarnation runs")
     assert not {"node_lost", "rank_failed"} & {row["kind"] for row in job.events()}
-    job.set_pace(0)
     job.until_complete()
     assert job.steps_redone() <= redone
 
@@ -170,8 +169,8 @@ def test_a_killed_pod_is_named_by_why(
     job.until_beyond(40)
     killed = next(pod for pod in job.pods() if pod.name == "train-node1-0")
     cluster.kill_container(killed)
-    job.until(lambda: job.status().get("last"), "the status names the failure")
-    assert "node1" in job.status()["last"]
+    # At first the peer's broken connection may be all that the master knows.
+    job.until(lambda: "node1" in job.status().get("last", ""), "the status names the killed node")
     why = job.on("why")
     assert why.returncode == 0, why.stderr
     assert "node1" in why.stdout
@@ -295,7 +294,6 @@ def test_a_cut_link_costs_one_node_at_most_and_leaves_nothing(
     job.until(lambda: job.node_pods().get(second.name, first).phase != "Running" or
               second.name not in job.node_pods(), "the pod that was cut off has ended")
     assert "rank_failed" not in {row["kind"] for row in job.events()}, "no rank is blamed"
-    job.set_pace(0)
     job.until_complete()
     assert job.digest() == undisturbed(2)
     assert job.status()["masterTerm"] == 1
@@ -321,7 +319,7 @@ def following(pod: str) -> str:
 def cut_off(cluster: Cluster, job: ElasticJob, host: str, cut_s: int) -> None:
     """Cuts the host's link for so long. Meanwhile and afterwards the job goes on in full size; it
     is slow enough not to end before."""
-    job.set_pace(0.5)
+    set_pace(job.storage, 0.5)
     began = time.monotonic()
     cluster.cut_link(host)
     try:
@@ -363,7 +361,7 @@ def test_a_host_that_starts_no_rank_is_excluded(
     third = next(node for node in cluster.nodes if node not in {
         broken_host, *(pod.node for pod in cluster.pods(namespace=SYSTEM))})
     cluster.kubectl("cordon", third)
-    job.set_pace(0.5)
+    set_pace(job.storage, 0.5)
     job.submit("1:2")
     job.until(lambda: job.status().get("excludedHosts") == [broken_host], "it is excluded")
     evicted = next(row for row in job.events() if row["kind"] == "node_evicted")
@@ -380,7 +378,6 @@ def test_a_host_that_starts_no_rank_is_excluded(
     cluster.kubectl("uncordon", third)
     job.until(lambda: job.node_pods()[after].node == third, "the pod is placed elsewhere")
     job.until(lambda: job.status()["nodes"] == "2/2", "the job has its full size")
-    job.set_pace(0)
     job.until_complete()
     assert job.status()["excludedHosts"] == [broken_host]
 

@@ -4,6 +4,7 @@
 #include "paceline/master/report/event_row.h"
 #include "paceline/master/report/goodput.h"
 #include "paceline/master/report/metrics.h"
+#include "paceline/master/report/summary.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::master {
@@ -49,6 +50,29 @@ TEST(EventRow, NamesNodesAndMembers) {
   const std::string json = wire::EventJson(event);
   EXPECT_TRUE(json.starts_with(R"({"schema":"paceline.event/1","seq":3,"time":2.0,)")) << json;
   EXPECT_EQ(json.find('\n'), std::string::npos);
+}
+
+TEST(Summary, NamesTheCauseAndNotWhatFollowedFromIt) {
+  SummaryTeller summary;
+  uint64_t seq = 0;
+  const auto last_after = [&](core::Fact fact) {
+    summary.Fold({RecordSeq(++seq), At(1), {}, std::move(fact)});
+    summary.TellAnew();
+    return summary.Take(At(1), {}, {})->last;
+  };
+  core::RankFailed failed{.node = NodeId(4), .node_name = "node0", .charged = true};
+  failed.cause = {
+      .kind = ExitCause::Kind::kExited, .code = 1, .headline = "RuntimeError: Connection reset"};
+  const std::string first = last_after(failed);
+  EXPECT_NE(first.find("node0"), std::string::npos) << first;
+  failed.node_name = "node2";
+  failed.charged = false;  // it had the same error after node0
+  EXPECT_EQ(last_after(failed), first);
+  const std::string lost =
+      last_after(core::NodeLost{.node = NodeId(5), .name = "node1", .explains = true});
+  EXPECT_NE(lost.find("node1 is lost"), std::string::npos) << lost;
+  failed.explains = true;
+  EXPECT_NE(last_after(failed).find("node2"), std::string::npos);
 }
 
 TEST(Status, OfAnEmptyAndOfAWaitingJob) {

@@ -10,11 +10,15 @@ namespace {
 
 constexpr Duration kPause = Duration::Seconds(1);
 
+// A failed rank that is neither charged nor an explanation is no cause: it failed because of an
+// earlier failure, or was asked to end.
+bool IsCause(const core::RankFailed& failed) { return failed.charged || failed.explains; }
+
 bool IsFailure(const core::Fact& fact) {
+  if (const auto* failed = std::get_if<core::RankFailed>(&fact)) return IsCause(*failed);
   return std::holds_alternative<core::NodeLost>(fact) ||
          std::holds_alternative<core::NodeLeft>(fact) ||
          std::holds_alternative<core::NodeEvicted>(fact) ||
-         std::holds_alternative<core::RankFailed>(fact) ||
          std::holds_alternative<core::HangJudged>(fact) ||
          std::holds_alternative<core::WishChanged>(fact);
 }

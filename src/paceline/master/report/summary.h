@@ -14,7 +14,7 @@ namespace paceline::master {
 
 class SummaryTeller {
  public:
-  // Takes the newest sentence about a failure from the records.
+  // Keeps the sentence of the newest failure. What followed from a failure does not replace it.
   void Fold(const core::Record& record);
 
   // Sends the summary to a new operator.
