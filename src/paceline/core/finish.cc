@@ -52,8 +52,12 @@ std::optional<CheckpointNotStored> NotStored(Turn& turn) {
   return left;
 }
 
-// The steps that are lost with the job, appended to the reason of its end.
-std::string Say(const std::optional<CheckpointNotStored>& left) {
+// The steps that are not in storage, appended to the reason of the job's end.
+std::string Say(const std::optional<CheckpointNotStored>& left, Turn& turn) {
+  const std::string& problem = turn.watch().checkpoints.problem();
+  if (!left.has_value() && !turn.state().AnyWorldYet() && !problem.empty()) {
+    return "; steps in the memory of its nodes may not be in storage: " + problem;
+  }
   if (!left.has_value()) return "";
   return "; step " + std::to_string(left->saved.step) + " is not in storage: " + left->reason;
 }
@@ -175,7 +179,7 @@ bool NoteFinish(Turn& turn) {
   if (left.has_value() && exit_code == 0) exit_code = kExitNotStored;
   // A script failed because storage refused its step; but storage has it now.
   if (!left.has_value() && exit_code == kExitNotStored) exit_code = 1;
-  const std::string reason = state.final_reason + Say(left);
+  const std::string reason = state.final_reason + Say(left, turn);
   const int64_t last = std::max(turn.watch().step, state.step_max);
   const int64_t step = last >= 0 ? last : std::max(int64_t{0}, turn.watch().step_count);
   turn.Emit(JobFinished{.exit_code = exit_code, .reason = reason, .step = step});

@@ -66,6 +66,7 @@ struct StateFolder {
     state.master_incarnation = fact.incarnation;
     if (fact.term > state.term) state.before_term = state.generation;
     state.term = std::max(state.term, fact.term);
+    if (fact.history == History::kNone) state.has_lost_past = true;
     // From now on every order is above whatever a master of an older term may still say.
     const Generation in_term = GenerationOf(state.term, WorldNumber(state.generation));
     state.generation = std::max(state.generation, in_term);

@@ -133,8 +133,9 @@ struct JobState {
   Phase phase = Phase::kEmpty;
   JobSpec spec;
   uint64_t master_incarnation = 0;
-  uint64_t term = 0;       // of the newest master
-  Generation before_term;  // highest that was used when that term began, as far as it is known
+  uint64_t term = 0;           // of the newest master
+  bool has_lost_past = false;  // that term began without any record of the terms before
+  Generation before_term;      // highest that was used when that term began, as far as it is known
   NodeMap<NodeState> nodes;
   std::map<std::string, NodeId> by_name;
   std::map<uint32_t, WishedNode> wished;  // by index

@@ -46,6 +46,7 @@ CheckpointView ViewOf(Turn& turn) {
           .is_hurried = world != nullptr && !turn.watch().leave_at.is_max(),
           .failures = state.budget.charged_failures,
           .age = turn.now() - state.world_since,
+          .has_lost_past = state.has_lost_past,
           .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); },
           .is_gone = is_short ? IsGone(is_gone) : IsGone(),
           .members = is_ending || is_short ? MembersOf(state) : std::vector<NodeId>(),

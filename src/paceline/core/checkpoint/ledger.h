@@ -45,12 +45,13 @@ struct CheckpointView {
   const CheckpointBook& book;
   const World* world = nullptr;  // none between worlds
   std::string job_id;
-  bool is_ending = false;   // the job stops: the newest step goes to storage now
-  bool is_hurried = false;  // a node is about to leave: the next step goes to storage
-  uint32_t failures = 0;    // of the job so far
-  Duration age;             // of the job
-  HasEnded has_ended;       // empty: no rank has ended
-  IsGone is_gone;           // empty: no node is gone
+  bool is_ending = false;      // the job stops: the newest step goes to storage now
+  bool is_hurried = false;     // a node is about to leave: the next step goes to storage
+  uint32_t failures = 0;       // of the job so far
+  Duration age;                // of the job
+  bool has_lost_past = false;  // the nodes may have images from before this master's first record
+  HasEnded has_ended;          // empty: no rank has ended
+  IsGone is_gone;              // empty: no node is gone
   // Members of a job that ends, or whose world has lost some, ordered by id. Some may be
   // disconnected.
   std::vector<NodeId> members = {};

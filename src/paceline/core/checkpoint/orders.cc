@@ -17,11 +17,13 @@ bool CheckpointLedger::HasLostWriter(const CheckpointView& view) const {
 }
 
 bool CheckpointLedger::IsFlushing(const CheckpointView& view) const {
-  // A master without a past has decided no restore, and its nodes may have images all the same.
+  // A master without a past has decided no restore, and its nodes may have images all the same. It
+  // may be stopped before they have reported any.
   const bool has_images =
       std::any_of(memories_.reports.begin(), memories_.reports.end(),
                   [](const auto& entry) { return !entry.second.images.empty(); });
-  const bool has_checkpoints = view.book.restore.generation.value() != 0 || has_images;
+  const bool has_checkpoints =
+      view.book.restore.generation.value() != 0 || has_images || view.has_lost_past;
   if (!has_checkpoints || view.world == nullptr) return false;
   if (persist_.has_value()) return !HasLostWriter(view);
   // A disconnected node may still hold the newest image: it may be partitioned, or this master may
@@ -39,6 +41,11 @@ void CheckpointLedger::SettleEnd(const CheckpointView& view) {
   const bool was_over = std::exchange(is_over_, view.is_ending && (is_over_ || !IsFlushing(view)));
   if (!is_over_ || was_over) return;
   has_changed_ = true;
+  if (view.world == nullptr && view.has_lost_past) {
+    MARK("a master without a past is stopped before its first world");
+    problem_ = "this master was stopped before it knew a world of the job";
+    return;
+  }
   if (terms_.has_value() || !IsNewestNotStored(view)) return;
   // All ranks and agents that knew the directory are gone.
   MARK("nobody knows where the last step belongs");

@@ -46,6 +46,7 @@ class TermsTest : public ::testing::Test {
     journal_.insert(journal_.end(), actions.records.begin(), actions.records.end());
     for (const Effect& effect : actions.effects) {
       if (const auto* told = std::get_if<AssignNode>(&effect)) told_ = told->assignment;
+      if (const auto* told = std::get_if<OrderCheckpoint>(&effect)) order_ = told->order;
       if (const auto* refusal = std::get_if<RefuseNode>(&effect)) refused_ = *refusal;
     }
   }
@@ -92,6 +93,7 @@ class TermsTest : public ::testing::Test {
   uint64_t incarnation_ = 0;
   uint64_t connections_ = 0;
   Assignment told_;
+  CheckpointOrder order_;
   std::optional<RefuseNode> refused_;
 };
 
@@ -170,6 +172,35 @@ TEST_F(TermsTest, WorldsAreNumberedOnWhereNobodyKnowsThePast) {
   Register(Trains(GenerationOf(1, 6)));
   EXPECT_EQ(world(), GenerationOf(2, 7));
   EXPECT_EQ(job_->state().restart_count, 0U);
+}
+
+// The node may have a step in memory that its first report tells of.
+TEST_F(TermsTest, AMasterWithoutAPastHearsTheNodesBeforeItEnds) {
+  StartMaster(2, History::kNone);
+  Register(Trains(GenerationOf(1, 6)));
+  Step(StopRequested{.why = "SIGTERM", .grace = Duration::Seconds(30), .exit_code = 143});
+  EXPECT_TRUE(order_.is_ending);
+  EXPECT_FALSE(order_.is_over);
+  CheckpointReport last;
+  last.place = "node0";
+  last.is_final = true;
+  Step(CheckpointReported{NodeId(1), ConnectionId(connections_), last});
+  Step(TimePassed{});
+  EXPECT_TRUE(order_.is_over) << "it has no images";
+}
+
+TEST_F(TermsTest, AMasterWithoutAPastAndAWorldSaysWhatItCouldNotStore) {
+  spec_.nodes_min = spec_.nodes_max = 2;
+  StartMaster(2, History::kNone);
+  Register(Fresh());
+  ASSERT_FALSE(job_->state().AnyWorldYet());
+  Step(StopRequested{.why = "SIGTERM", .grace = Duration::Seconds(30), .exit_code = 143});
+  EXPECT_FALSE(order_.problem.empty()) << "the agent keeps its images";
+  now_ += Duration::Seconds(60);
+  Step(TimePassed{});
+  ASSERT_EQ(job_->state().phase, Phase::kFinished);
+  EXPECT_NE(job_->state().final_reason.find("may not be in storage"), std::string::npos)
+      << job_->state().final_reason;
 }
 
 TEST_F(TermsTest, AnOldMasterJudgesNobodyOfANewerOne) {
