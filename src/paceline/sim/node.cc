@@ -151,6 +151,7 @@ void Node::AgentExited(uint64_t incarnation, int exit_code) {
   agent_->Die(false);
   world_.Retire(std::move(agent_));
   agent_wanted_ = false;
+  world_.EndNotices(*this);
 }
 
 AgentHost* Node::AgentOf(uint64_t incarnation) {

@@ -46,7 +46,7 @@ void SimWorld::GiveNotice(Node& node, Duration left) {
   trace_.Add(queue_.now(), node.name(), "notice", static_cast<uint64_t>(left.milliseconds()));
   // Its ranks may get less than the job's grace.
   StopAsked(node.index(), left, /*force=*/true);
-  notices_.push_back({node.name(), queue_.now() + left});
+  notices_.push_back({node.index(), node.name(), queue_.now() + left});
   for (Duration told; told < left; told = told + kNoticePause) {
     queue_.After(told, [this] { TellNotices(); });
   }
@@ -63,6 +63,10 @@ void SimWorld::GiveNotice(Node& node, Duration left) {
     if (is_that) ForEachCheck([&](Check& check) { check.TakenAway(*this, node, *is_calm); });
     node.PowerOff(!options_.local_platform);
   });
+}
+
+void SimWorld::EndNotices(const Node& node) {
+  std::erase_if(notices_, [&](const Notice& notice) { return notice.index == node.index(); });
 }
 
 // True if nothing keeps the master and this node from doing their work.

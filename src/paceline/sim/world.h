@@ -99,6 +99,8 @@ class SimWorld {
   void Witness(const std::string& name, int32_t agent_pid);
   // The platform ends the node after `left`, and its launcher tells each master so.
   void GiveNotice(Node& node, Duration left);
+  // The node's launcher ended with its agent, so it repeats no notice.
+  void EndNotices(const Node& node);
 
   // From now on no launcher sees or restarts dead processes of that node, nor the master if it
   // `is_masters`.
@@ -160,6 +162,7 @@ class SimWorld {
     }
   }
   struct Notice {
+    uint32_t index = 0;  // of the node; another one may take its name
     std::string node;
     Instant until;
   };
