@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
-"""Makes the operator's image without a container engine: one static binary, run as no user of note.
+"""Makes the operator's image without a container engine: one static binary.
+
+The binary runs as user 65532, which has no privileges.
 
     image.py PROGRAM NAME:TAG ARCHIVE
 

@@ -1,4 +1,4 @@
-// The operator of paceline: it makes the pods that the masters of ElasticJobs wish for.
+// The operator of paceline: it makes the pods that the masters of ElasticJobs request.
 package main
 
 import (

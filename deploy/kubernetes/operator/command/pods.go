@@ -60,8 +60,8 @@ func NodePod(job *v1alpha1.ElasticJob, id decide.NodeID, excluded []string) *cor
 	return pod
 }
 
-// MasterPod is the pod of a term's master: the template's container train alone, without devices.
-// So many nodes of the job run when it is made.
+// MasterPod returns the pod of a term's master. Of the template's containers it has only train,
+// without devices. `survivors` is the number of nodes of the job that run now.
 func MasterPod(job *v1alpha1.ElasticJob, term int64, survivors int) *corev1.Pod {
 	pod := podOf(job, decide.MasterName(job.Name, term), RoleMaster)
 	pod.Labels[TermLabel] = strconv.FormatInt(term, 10)

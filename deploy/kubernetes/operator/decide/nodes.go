@@ -74,8 +74,8 @@ func (d *decision) tellOfPod(id NodeID, pod *NodePod) {
 	}
 }
 
-// create asks for the pod, unless the API server has just refused. After a refusal it asks for one
-// pod only; if that one is made, the next look asks for the others.
+// create plans the pod, unless the API server has just refused one. After a refusal one pod of the
+// job is planned; if the API server takes it, the next look plans the others.
 func (d *decision) create(id NodeID, name string) {
 	if refusal, isRefused := d.Memory.PodRefused[name]; isRefused {
 		d.fact(Fact{id.Index, id.Incarnation, false, refusal.Words})

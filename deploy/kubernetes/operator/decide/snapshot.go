@@ -22,27 +22,28 @@ import (
 
 // Bounds of waiting.
 const (
-	// A stream is silent after so long without a message.
+	// Time without a message after which a stream counts as silent.
 	StreamSilentAfter = 5 * time.Second
-	// A pod that was just made may be missing from the cache for so long.
+	// Longest time for which the cache may lack a pod that was just made, or an end that was heard.
 	CacheLagMax = 2 * time.Second
-	// A master that ended by itself sooner counts as one that cannot start.
+	// A master that ends by itself within this time counts as one that cannot start.
 	ShortMasterLife = time.Minute
-	// The node of a master's pod that is Terminating is looked at so often.
+	// Time between two looks at the node of a master's pod that is Terminating.
 	TerminatingInterval = 2 * time.Second
-	// The pause before the next master doubles up to this.
+	// Longest pause before the next master. The pause doubles with each short-lived master.
 	MasterPauseMax = time.Minute
-	// After so many short masters in a row the job has failed.
+	// Number of short-lived masters in a row after which the job fails.
 	ShortMastersMax = 6
-	// Running pods of a job that has ended get so long to end by themselves.
+	// Time in which the running pods of an ended job may end by themselves. Then they are deleted.
 	EndGrace = 30 * time.Second
-	// The status is written at most so often when only the step or the goodput changed.
+	// Least time between two writes of the status if only the step or the goodput changed.
 	StepInterval = 5 * time.Second
-	// And so often when something else changed that no program waits for.
+	// Least time between two writes if other fields changed that only people read. A change that a
+	// program waits for is written at once.
 	StatusInterval = time.Second
-	// So many ended pods of one node are kept for their logs.
+	// Number of ended pods of one node that are kept for their logs.
 	EndedPodsMax = 10
-	// The status names so many nodes that do not run.
+	// Number of nodes that the status lists as not running.
 	PendingMax = 50
 )
 

@@ -51,14 +51,14 @@ type client struct {
 
 	mutex  sync.Mutex
 	stream decide.Stream
-	facts  []decide.Fact // all that the master is to know
+	facts  []decide.Fact // all facts to send to the master
 	leaves map[decide.NodeID]leave
 	notice string        // why the job is about to end, or ""
-	until  time.Time     // and when
-	wake   chan struct{} // has one element if facts changed, or the notice
+	until  time.Time     // deadline of that end
+	wake   chan struct{} // has one element if the facts or the notice changed
 }
 
-// leave is why a node will be taken away, and when at the latest the master should let it go.
+// leave says why a node will be taken away, and by when the master must have let it leave.
 type leave struct {
 	why   string
 	until time.Time

@@ -15,8 +15,8 @@ const excludedMax = 64
 
 func excludedOf(hosts []string) []string { return hosts[:min(len(hosts), excludedMax)] }
 
-// wishOf returns nil for a message that wishes nothing: an unknown intent, no nodes at all, or too
-// many. No wish means no change, while an empty wish would delete each node.
+// wishOf returns nil for an invalid wish: its intent is unknown, or it has no nodes or too many.
+// For nil the operator changes nothing. For an empty wish it would delete every node.
 func wishOf(message *pb.Wish) *decide.Wish {
 	size, spares := uint64(message.GetSize()), uint64(message.GetSpares())
 	isDrain := message.GetIntent() == pb.Wish_DRAIN

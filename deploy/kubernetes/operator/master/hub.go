@@ -21,7 +21,7 @@ func NewHub(changed func(key string), now func() time.Time) *Hub {
 	return &Hub{changed: changed, now: now, clients: map[string]*client{}}
 }
 
-// Dial makes sure that there is a stream to the target. A stream to another one is closed.
+// Dial makes sure that there is a stream to the target. A stream to another target is closed first.
 func (h *Hub) Dial(key string, target Target) {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

@@ -139,7 +139,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.rights.beginWork()
 	result, err := r.look(ctx, req)
 	if apierrors.IsForbidden(err) {
-		// Tried again soon, and not with the queue's pauses, which grow to a quarter of an hour.
+		// A refused request is retried after rightsInterval. With the queue's own pauses, which grow to
+		// 15 minutes, the job would go on waiting long after the missing right was granted.
 		r.rights.Ask()
 		r.Log.Info("refused", "job", req.String(), "why", err.Error())
 		return ctrl.Result{RequeueAfter: rightsInterval}, nil
