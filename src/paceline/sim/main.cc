@@ -55,7 +55,7 @@ struct Flags {
   uint64_t seed = 1;
   uint64_t seeds = 1;
   double cpu_seconds = 0;
-  Wishes wishes;
+  Overrides overrides;
   std::string canary;
   bool logs = false;
   bool shrinks = false;
@@ -86,13 +86,13 @@ std::string ReadFaults(const std::string& value, std::vector<std::string>& names
   return {};
 }
 
-std::string ReadKeep(const std::string& value, Wishes& wishes) {
-  wishes.keep.emplace();
+std::string ReadKeep(const std::string& value, Overrides& overrides) {
+  overrides.keep.emplace();
   if (value == "none") return {};
   for (const std::string& word : SplitAtCommas(value)) {
     const std::optional<uint64_t> number = ParseWhole<uint64_t>(word);
     if (!number.has_value()) return "--keep wants numbers, not " + word;
-    wishes.keep->push_back(static_cast<size_t>(*number));
+    overrides.keep->push_back(static_cast<size_t>(*number));
   }
   return {};
 }
@@ -103,23 +103,23 @@ std::string ReadNumber(const std::string& flag, const std::string& value, Flags&
   if (flag == "--seed") flags.seed = *number;
   if (flag == "--seeds") flags.seeds = *number;
   if (flag == "--cpu-seconds") flags.cpu_seconds = static_cast<double>(*number);
-  if (flag == "--until") flags.wishes.until = Duration::Seconds(static_cast<int64_t>(*number));
-  if (flag == "--nodes") flags.wishes.nodes = static_cast<uint32_t>(*number);
-  if (flag == "--crash-at-record") flags.wishes.crash_at_record = *number;
+  if (flag == "--until") flags.overrides.until = Duration::Seconds(static_cast<int64_t>(*number));
+  if (flag == "--nodes") flags.overrides.nodes = static_cast<uint32_t>(*number);
+  if (flag == "--crash-at-record") flags.overrides.crash_at_record = *number;
   return {};
 }
 
 std::string ReadValue(const std::string& flag, const std::string& value, Flags& flags) {
-  if (flag == "--fault") return ReadFaults(value, flags.wishes.only);
-  if (flag == "--without") return ReadFaults(value, flags.wishes.without);
-  if (flag == "--keep") return ReadKeep(value, flags.wishes);
+  if (flag == "--fault") return ReadFaults(value, flags.overrides.only);
+  if (flag == "--without") return ReadFaults(value, flags.overrides.without);
+  if (flag == "--keep") return ReadKeep(value, flags.overrides);
   if (flag == "--log") {
     flags.logs = value == "full";
     return flags.logs || value == "none" ? "" : "--log is full or none";
   }
   if (flag == "--saves") {
     if (value != "on" && value != "off") return "--saves is on or off";
-    flags.wishes.saves = value == "on";
+    flags.overrides.saves = value == "on";
     return {};
   }
   if (flag == "--canary") {
@@ -127,7 +127,7 @@ std::string ReadValue(const std::string& flag, const std::string& value, Flags& 
     if (value == "all") return {};
     const std::optional<Canary> canary = CanaryByName(value);
     if (!canary.has_value()) return "no canary is called " + value;
-    flags.wishes.canary = *canary;
+    flags.overrides.canary = *canary;
     return {};
   }
   for (const char* name :
@@ -206,8 +206,8 @@ void ListMarks() {
   std::printf("%zu of %zu marks were reached\n", reached, AllMarks().size());
 }
 
-void Introduce(uint64_t seed, const Wishes& wishes) {
-  const Options options = Draw(seed, wishes);
+void Introduce(uint64_t seed, const Overrides& overrides) {
+  const Options options = Draw(seed, overrides);
   std::printf("seed %" PRIu64 "  paceline %s, commit %s\n  %s\n", seed, PACELINE_VERSION,
               PACELINE_COMMIT, Describe(options).c_str());
   for (const Strike& strike : options.strikes) {
@@ -219,22 +219,22 @@ void Introduce(uint64_t seed, const Wishes& wishes) {
 void ReportFailure(uint64_t seed, const Flags& flags, const Violation& violation) {
   std::printf("FAILED %s at %.6f s: %s\n", violation.check.c_str(),
               static_cast<double>(violation.at.nanoseconds()) / 1e9, violation.what.c_str());
-  Wishes wishes = flags.wishes;
+  Overrides overrides = flags.overrides;
   if (flags.shrinks) {
-    const Shrunk shrunk = Shrink(seed, wishes, violation);
+    const Shrunk shrunk = Shrink(seed, overrides, violation);
     std::printf("smaller after %u runs:\n", shrunk.run_count);
-    wishes = shrunk.wishes;
-    Introduce(seed, wishes);
+    overrides = shrunk.overrides;
+    Introduce(seed, overrides);
     std::printf("FAILED %s at %.6f s: %s\n", shrunk.violation.check.c_str(),
                 static_cast<double>(shrunk.violation.at.nanoseconds()) / 1e9,
                 shrunk.violation.what.c_str());
   }
-  std::printf("repeat: %s --log full\n", CommandLine(seed, wishes).c_str());
+  std::printf("repeat: %s --log full\n", CommandLine(seed, overrides).c_str());
 }
 
 int RunOneSeed(const Flags& flags) {
-  Introduce(flags.seed, flags.wishes);
-  const Outcome outcome = RunSeed(flags.seed, flags.wishes, flags.logs ? stdout : nullptr);
+  Introduce(flags.seed, flags.overrides);
+  const Outcome outcome = RunSeed(flags.seed, flags.overrides, flags.logs ? stdout : nullptr);
   std::printf("%s after %.3f s: %" PRIu64 " tasks, %" PRIu64 " records, generation %" PRIu64
               ", trace %016" PRIx64 ", random %016" PRIx64 "\n  %s\n",
               outcome.violation.has_value() ? "failed" : "passed",
@@ -256,12 +256,12 @@ int RunSwarm(const Flags& flags) {
   for (; seed < flags.seed + flags.seeds; ++seed) {
     const double spent = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
     if (flags.cpu_seconds > 0 && spent > flags.cpu_seconds) break;
-    const Outcome outcome = RunSeed(seed, flags.wishes, nullptr);
+    const Outcome outcome = RunSeed(seed, flags.overrides, nullptr);
     simulated += static_cast<double>(outcome.end.nanoseconds()) / 1e9;
     if (!outcome.violation.has_value()) continue;
     ++failures[outcome.violation->check];
     if (++failed > kReportsMax) continue;
-    Introduce(seed, flags.wishes);
+    Introduce(seed, flags.overrides);
     ReportFailure(seed, flags, *outcome.violation);
     std::fflush(stdout);
   }
@@ -278,15 +278,15 @@ int RunSwarm(const Flags& flags) {
 
 // True if the planted bug is found within a bounded number of seeds.
 bool IsCaught(const Flags& flags, const CanaryEntry& entry) {
-  Wishes wishes = flags.wishes;
-  wishes.canary = entry.canary;
-  if (wishes.only.empty()) wishes.only.assign(entry.faults.begin(), entry.faults.end());
+  Overrides overrides = flags.overrides;
+  overrides.canary = entry.canary;
+  if (overrides.only.empty()) overrides.only.assign(entry.faults.begin(), entry.faults.end());
   for (uint64_t i = 0; i < kCanarySeedsMax; ++i) {
-    const Outcome outcome = RunSeed(flags.seed + i, wishes, nullptr);
+    const Outcome outcome = RunSeed(flags.seed + i, overrides, nullptr);
     if (!outcome.violation.has_value()) continue;
     std::printf("%-24s found by %-20s after %3" PRIu64 " seeds: %s\n",
                 std::string(entry.name).c_str(), outcome.violation->check.c_str(), i + 1,
-                CommandLine(flags.seed + i, wishes).c_str());
+                CommandLine(flags.seed + i, overrides).c_str());
     return true;
   }
   std::printf("%-24s NOT FOUND in %" PRIu64 " seeds\n", std::string(entry.name).c_str(),
@@ -322,7 +322,7 @@ int RunSimCommand(const std::vector<std::string>& args) {
     return 0;
   }
   if (flags.benches) {
-    RunSimBench(flags.wishes.nodes.value_or(1'000), flags.seeds > 1 ? flags.seeds : 500);
+    RunSimBench(flags.overrides.nodes.value_or(1'000), flags.seeds > 1 ? flags.seeds : 500);
     return 0;
   }
   if (flags.canary == "all") return RunCanaries(flags);

@@ -43,7 +43,7 @@ void MeasureSeeds(uint64_t seed_count) {
   uint64_t failed = 0;
   double simulated = 0;
   for (uint64_t seed = 0; seed < seed_count; ++seed) {
-    const Outcome outcome = RunSeed(seed, Wishes{}, nullptr);
+    const Outcome outcome = RunSeed(seed, Overrides{}, nullptr);
     failed += outcome.violation.has_value() ? 1 : 0;
     simulated += static_cast<double>(outcome.end.nanoseconds()) / 1e9;
   }

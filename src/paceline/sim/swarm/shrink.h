@@ -12,15 +12,15 @@
 namespace paceline::sim {
 
 // One run. Every 20th seed runs twice and must end in the same way.
-Outcome RunSeed(uint64_t seed, const Wishes& wishes, std::FILE* log);
+Outcome RunSeed(uint64_t seed, const Overrides& overrides, std::FILE* log);
 
 struct Shrunk {
-  Wishes wishes;
+  Overrides overrides;
   Violation violation;
   uint32_t run_count = 0;
 };
 
 // `first` is the violation of the run to shrink.
-Shrunk Shrink(uint64_t seed, const Wishes& wishes, const Violation& first);
+Shrunk Shrink(uint64_t seed, const Overrides& overrides, const Violation& first);
 
 }  // namespace paceline::sim

@@ -99,21 +99,21 @@ bool NeedsSaves(Canary canary) {
 }
 
 // A third of the scripts have a Checkpointer.
-void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
+void DrawSaves(Prng& prng, const Overrides& overrides, Options& options) {
   SaveOptions& saves = options.saves;
   const bool is_drawn = prng.Chance(1, 3);
-  saves.is_used = wishes.saves.value_or(is_drawn || NeedsSaves(wishes.canary));
+  saves.is_used = overrides.saves.value_or(is_drawn || NeedsSaves(overrides.canary));
   const int64_t policy = prng.Between(0, 3);
   saves.terms.directory = "/storage";
   saves.terms.keep = static_cast<uint32_t>(prng.Between(1, 3));
-  if (policy <= 1 && wishes.canary != Canary::kRestartInterval) {
+  if (policy <= 1 && overrides.canary != Canary::kRestartInterval) {
     saves.terms.policy = {PersistPolicy::Kind::kSteps, prng.Between(1, 40), Duration()};
-  } else if (policy == 2 || wishes.canary == Canary::kRestartInterval) {
+  } else if (policy == 2 || overrides.canary == Canary::kRestartInterval) {
     saves.terms.policy = {PersistPolicy::Kind::kTime, 0,
                           DrawBetween(prng, Duration::Milliseconds(200), Duration::Seconds(10))};
   }
   saves.every = prng.Chance(2, 3) ? 1 : prng.Between(2, 10);
-  if (prng.Chance(1, 3) || wishes.canary == Canary::kForgetBranch)
+  if (prng.Chance(1, 3) || overrides.canary == Canary::kForgetBranch)
     saves.recount = saves.every * prng.Between(1, 30);
   saves.slots = prng.Chance(1, 4) ? 2 : prng.Chance(1, 3) ? 3 : 4;
   saves.is_replica = prng.Chance(1, 2);
@@ -134,7 +134,7 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
                        : DrawBetween(prng, saves.copy_min, Duration::Milliseconds(300));
   if (prng.Chance(1, 2)) saves.terms.replicas = static_cast<uint32_t>(prng.Below(3));
   saves.nodes_per_domain = prng.Chance(1, 4) ? 2 : 1;
-  const bool is_pipeline = prng.Chance(1, 4) || wishes.canary == Canary::kHideOwnParameters;
+  const bool is_pipeline = prng.Chance(1, 4) || overrides.canary == Canary::kHideOwnParameters;
   if (is_pipeline) saves.is_replica = saves.says_replica = false;
   saves.has_own_parameters = is_pipeline;
   if (!saves.is_used) return;
@@ -143,22 +143,22 @@ void DrawSaves(Prng& prng, const Wishes& wishes, Options& options) {
 }
 
 // Every sixth run tells what its steps take, and half of those have a slow rank.
-void DrawPace(Prng& prng, const Wishes& wishes, PaceOptions& pace) {
+void DrawPace(Prng& prng, const Overrides& overrides, PaceOptions& pace) {
   const bool is_drawn = prng.Chance(1, 6);
   const bool is_slow = prng.Chance(1, 2);
   const auto rank = static_cast<uint32_t>(prng.Below(8));
   pace.noise_permille = static_cast<uint32_t>(prng.Below(100));
-  pace.is_told = is_drawn || wishes.canary == Canary::kBlameFast;
-  if (pace.is_told && (is_slow || wishes.canary == Canary::kBlameFast)) pace.slow_rank = rank;
+  pace.is_told = is_drawn || overrides.canary == Canary::kBlameFast;
+  if (pace.is_told && (is_slow || overrides.canary == Canary::kBlameFast)) pace.slow_rank = rank;
 }
 
 // The scripts of every fifth run train by a plan. Nodes have one of two types of devices, and some
 // number of the larger ones is needed to hold the model.
-void DrawPlan(Prng& prng, const Wishes& wishes, Options& options) {
+void DrawPlan(Prng& prng, const Overrides& overrides, Options& options) {
   constexpr uint64_t kGib = uint64_t{1} << 30;
   constexpr int64_t kTypesMax = 4;
   PlanOptions& plan = options.plan;
-  plan.is_used = prng.Chance(1, 5) || wishes.canary == Canary::kBoastMemory;
+  plan.is_used = prng.Chance(1, 5) || overrides.canary == Canary::kBoastMemory;
   const int64_t types = prng.Between(1, kTypesMax);
   for (int64_t i = 0; i < types; ++i) plan.memory.push_back((prng.Chance(1, 2) ? 4 : 2) * kGib);
   const auto most = static_cast<int64_t>(options.spec.nodes_max);
@@ -168,8 +168,9 @@ void DrawPlan(Prng& prng, const Wishes& wishes, Options& options) {
   plan.wishes = R"({"global_batch":1024})";
 }
 
-bool IsAsked(const Wishes& wishes, const Fault& fault) {
-  return std::find(wishes.only.begin(), wishes.only.end(), fault.name) != wishes.only.end();
+bool IsAsked(const Overrides& overrides, const Fault& fault) {
+  return std::find(overrides.only.begin(), overrides.only.end(), fault.name) !=
+         overrides.only.end();
 }
 
 void SortByTime(std::vector<Strike>& strikes) {
@@ -177,7 +178,7 @@ void SortByTime(std::vector<Strike>& strikes) {
                    [](const Strike& a, const Strike& b) { return a.at < b.at; });
 }
 
-void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
+void DrawStrikes(Prng& prng, const Overrides& overrides, Options& options) {
   options.chaos = DrawBetween(prng, Duration::Seconds(10), Duration::Seconds(90));
   const uint64_t share = static_cast<uint64_t>(prng.Between(1, 6));
   std::vector<size_t> kinds;
@@ -187,7 +188,7 @@ void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
     const bool is_final = fault.name == "stop_request" || fault.name == "script_bug";
     const bool is_drawn = prng.Chance(share, 8) && (!is_final || prng.Chance(1, 6));
     if (fault.applies != nullptr && !fault.applies(options)) continue;
-    if (wishes.only.empty() ? is_drawn : IsAsked(wishes, fault)) kinds.push_back(i);
+    if (overrides.only.empty() ? is_drawn : IsAsked(overrides, fault)) kinds.push_back(i);
   }
   const uint64_t count = prng.Below(kStrikesMax + 1);
   for (uint64_t i = 0; i < count && !kinds.empty(); ++i) {
@@ -202,7 +203,7 @@ void DrawStrikes(Prng& prng, const Wishes& wishes, Options& options) {
 
 // Late enough that there usually is a world. With its own generator, so that a lasting fault
 // changes nothing else in a run.
-void DrawLasting(Prng& prng, const Wishes& wishes, Options& options) {
+void DrawLasting(Prng& prng, const Overrides& overrides, Options& options) {
   for (size_t i = 0; i < AllFaults().size(); ++i) {
     const Fault& fault = AllFaults()[i];
     if (!fault.lasts) continue;
@@ -211,22 +212,23 @@ void DrawLasting(Prng& prng, const Wishes& wishes, Options& options) {
     strike.at = Instant() + DrawBetween(prng, options.chaos / 2, options.chaos);
     strike.fault = i;
     strike.seed = prng.Next();
-    if (wishes.only.empty() ? is_drawn : IsAsked(wishes, fault)) options.strikes.push_back(strike);
+    if (overrides.only.empty() ? is_drawn : IsAsked(overrides, fault))
+      options.strikes.push_back(strike);
   }
   SortByTime(options.strikes);
 }
 
 // A few strikes of that family, in one run of four. True: there are some.
-bool DrawFamily(FaultFamily family, Prng& prng, const Wishes& wishes, Options& options) {
+bool DrawFamily(FaultFamily family, Prng& prng, const Overrides& overrides, Options& options) {
   constexpr int64_t kMost = 4;
   std::vector<size_t> kinds;
   for (size_t i = 0; i < AllFaults().size(); ++i) {
     const Fault& fault = AllFaults()[i];
     if (fault.family != family) continue;
     if (fault.applies != nullptr && !fault.applies(options)) continue;
-    if (wishes.only.empty() || IsAsked(wishes, fault)) kinds.push_back(i);
+    if (overrides.only.empty() || IsAsked(overrides, fault)) kinds.push_back(i);
   }
-  const bool is_drawn = prng.Chance(1, 4) || !wishes.only.empty();
+  const bool is_drawn = prng.Chance(1, 4) || !overrides.only.empty();
   if (kinds.empty() || !is_drawn) return false;
   const int64_t count = prng.Between(1, kMost);
   for (int64_t i = 0; i < count; ++i) {
@@ -240,32 +242,32 @@ bool DrawFamily(FaultFamily family, Prng& prng, const Wishes& wishes, Options& o
   return true;
 }
 
-void Reduce(const Wishes& wishes, Options& options) {
+void Reduce(const Overrides& overrides, Options& options) {
   std::vector<Strike> left;
   for (const Strike& strike : options.strikes) {
     const std::string_view name = AllFaults()[strike.fault].name;
-    const bool is_out =
-        std::find(wishes.without.begin(), wishes.without.end(), name) != wishes.without.end();
+    const bool is_out = std::find(overrides.without.begin(), overrides.without.end(), name) !=
+                        overrides.without.end();
     if (!is_out) left.push_back(strike);
   }
-  if (wishes.keep.has_value()) {
+  if (overrides.keep.has_value()) {
     std::vector<Strike> kept;
-    for (size_t number : *wishes.keep) {
+    for (size_t number : *overrides.keep) {
       if (number < left.size()) kept.push_back(left[number]);
     }
     left = std::move(kept);
   }
-  if (wishes.until.has_value()) {
-    options.chaos = std::min(options.chaos, *wishes.until);
+  if (overrides.until.has_value()) {
+    options.chaos = std::min(options.chaos, *overrides.until);
     std::erase_if(
         left, [&options](const Strike& strike) { return strike.at > Instant() + options.chaos; });
   }
   options.strikes = std::move(left);
-  if (!wishes.nodes.has_value()) return;
+  if (!overrides.nodes.has_value()) return;
   JobSpec& spec = options.spec;
-  options.node_count = std::min(options.node_count, std::max(*wishes.nodes, 1u));
+  options.node_count = std::min(options.node_count, std::max(*overrides.nodes, 1u));
   options.late_node_count =
-      std::min(options.late_node_count, std::max(*wishes.nodes, 1u) - options.node_count);
+      std::min(options.late_node_count, std::max(*overrides.nodes, 1u) - options.node_count);
   spec.nodes_max = std::min(spec.nodes_max, options.node_count);
   spec.nodes_min = std::min(spec.nodes_min, spec.nodes_max);
   spec.unit = std::min(spec.unit, spec.nodes_max);
@@ -280,7 +282,7 @@ std::string Join(const std::vector<std::string>& words) {
 
 }  // namespace
 
-Options Draw(uint64_t seed, const Wishes& wishes) {
+Options Draw(uint64_t seed, const Overrides& overrides) {
   Options options;
   options.seed = seed;
   // Each part has its own generator, so a further draw in one does not change the others.
@@ -300,43 +302,44 @@ Options Draw(uint64_t seed, const Wishes& wishes) {
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
-  DrawSaves(saves, wishes, options);
-  DrawPace(pace, wishes, options.pace);
-  DrawPlan(plan, wishes, options);
-  DrawStrikes(strikes, wishes, options);
-  DrawLasting(lasting, wishes, options);
-  options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, wishes, options);
-  DrawFamily(FaultFamily::kPlatform, platform, wishes, options);
+  DrawSaves(saves, overrides, options);
+  DrawPace(pace, overrides, options.pace);
+  DrawPlan(plan, overrides, options);
+  DrawStrikes(strikes, overrides, options);
+  DrawLasting(lasting, overrides, options);
+  options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, overrides, options);
+  DrawFamily(FaultFamily::kPlatform, platform, overrides, options);
   if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
   // Steps shorter or longer than a fault's effect on storage.
-  const bool must_end = wishes.canary == Canary::kCallItDone && options.total_steps == 0;
+  const bool must_end = overrides.canary == Canary::kCallItDone && options.total_steps == 0;
   if (must_end) options.total_steps = end.Between(20, 100);
   options.spec.timers.storage_wait =
       end.Chance(1, 2) ? DrawBetween(end, Duration(), Duration::Seconds(5)) : Duration::Seconds(60);
-  options.crash_at_record = wishes.crash_at_record;
-  options.canary = wishes.canary;
-  Reduce(wishes, options);
+  options.crash_at_record = overrides.crash_at_record;
+  options.canary = overrides.canary;
+  Reduce(overrides, options);
   return options;
 }
 
-std::string CommandLine(uint64_t seed, const Wishes& wishes) {
+std::string CommandLine(uint64_t seed, const Overrides& overrides) {
   std::string text = "paceline sim --seed " + std::to_string(seed);
-  if (!wishes.only.empty()) text += " --fault " + Join(wishes.only);
-  if (!wishes.without.empty()) text += " --without " + Join(wishes.without);
-  if (wishes.keep.has_value()) {
+  if (!overrides.only.empty()) text += " --fault " + Join(overrides.only);
+  if (!overrides.without.empty()) text += " --without " + Join(overrides.without);
+  if (overrides.keep.has_value()) {
     std::vector<std::string> numbers;
-    for (size_t number : *wishes.keep) numbers.push_back(std::to_string(number));
+    for (size_t number : *overrides.keep) numbers.push_back(std::to_string(number));
     text += " --keep " + (numbers.empty() ? "none" : Join(numbers));
   }
-  if (wishes.until.has_value()) {
-    text += " --until " + std::to_string((wishes.until->milliseconds() + 999) / 1000);
+  if (overrides.until.has_value()) {
+    text += " --until " + std::to_string((overrides.until->milliseconds() + 999) / 1000);
   }
-  if (wishes.nodes.has_value()) text += " --nodes " + std::to_string(*wishes.nodes);
-  if (wishes.crash_at_record.has_value()) {
-    text += " --crash-at-record " + std::to_string(*wishes.crash_at_record);
+  if (overrides.nodes.has_value()) text += " --nodes " + std::to_string(*overrides.nodes);
+  if (overrides.crash_at_record.has_value()) {
+    text += " --crash-at-record " + std::to_string(*overrides.crash_at_record);
   }
-  if (wishes.saves.has_value()) text += *wishes.saves ? " --saves on" : " --saves off";
-  if (wishes.canary != Canary::kNone) text += " --canary " + std::string(CanaryName(wishes.canary));
+  if (overrides.saves.has_value()) text += *overrides.saves ? " --saves on" : " --saves off";
+  if (overrides.canary != Canary::kNone)
+    text += " --canary " + std::string(CanaryName(overrides.canary));
   return text;
 }
 

@@ -13,8 +13,8 @@
 
 namespace paceline::sim {
 
-// The command line's changes to a draw.
-struct Wishes {
+// Flags of the command line that override what a seed draws.
+struct Overrides {
   std::vector<std::string> only;            // only these kinds of faults; empty: drawn
   std::vector<std::string> without;         // these kinds of faults are left out
   std::optional<std::vector<size_t>> keep;  // of the remaining strikes only these, by number
@@ -25,9 +25,9 @@ struct Wishes {
   Canary canary = Canary::kNone;
 };
 
-Options Draw(uint64_t seed, const Wishes& wishes);
+Options Draw(uint64_t seed, const Overrides& overrides);
 
 // Arguments of `paceline sim` that repeat this run.
-std::string CommandLine(uint64_t seed, const Wishes& wishes);
+std::string CommandLine(uint64_t seed, const Overrides& overrides);
 
 }  // namespace paceline::sim

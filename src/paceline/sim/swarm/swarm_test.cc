@@ -21,43 +21,43 @@ uint64_t SeedCount() {
   return text == nullptr ? kSeedsDefault : std::strtoull(text, nullptr, 10);
 }
 
-void ExpectClean(uint64_t seed, const Wishes& wishes) {
-  const Outcome outcome = RunSeed(seed, wishes, nullptr);
+void ExpectClean(uint64_t seed, const Overrides& overrides) {
+  const Outcome outcome = RunSeed(seed, overrides, nullptr);
   if (!outcome.violation.has_value()) return;
   ADD_FAILURE() << outcome.violation->check << ": " << outcome.violation->what
-                << "\nrepeat: " << CommandLine(seed, wishes) << " --log full";
+                << "\nrepeat: " << CommandLine(seed, overrides) << " --log full";
 }
 
 TEST(Swarm, SurvivesEachFaultAlone) {
   for (const Fault& fault : AllFaults()) {
-    Wishes wishes;
-    wishes.only = {std::string(fault.name)};
+    Overrides overrides;
+    overrides.only = {std::string(fault.name)};
     for (uint64_t seed = 123; seed < 126; ++seed) {
-      wishes.saves = seed % 2 == 1;  // many faults need a Checkpointer
-      ExpectClean(seed, wishes);
+      overrides.saves = seed % 2 == 1;  // many faults need a Checkpointer
+      ExpectClean(seed, overrides);
     }
   }
 }
 
 TEST(Swarm, SurvivesFixedSeeds) {
-  for (uint64_t seed = 1; seed <= SeedCount(); ++seed) ExpectClean(seed, Wishes{});
+  for (uint64_t seed = 1; seed <= SeedCount(); ++seed) ExpectClean(seed, Overrides{});
 }
 
 TEST(Swarm, SurvivesAMasterCrashAtEveryRecord) {
   for (uint64_t seed : {7u, 16u}) {
-    const uint64_t records = RunSeed(seed, Wishes{}, nullptr).record_count;
+    const uint64_t records = RunSeed(seed, Overrides{}, nullptr).record_count;
     for (uint64_t record = 1; record <= records; ++record) {
-      Wishes wishes;
-      wishes.crash_at_record = record;
-      ExpectClean(seed, wishes);
+      Overrides overrides;
+      overrides.crash_at_record = record;
+      ExpectClean(seed, overrides);
     }
   }
 }
 
 TEST(Swarm, RepeatsARunExactly) {
   for (uint64_t seed : {3u, 4u, 5u}) {
-    const Outcome first = RunSeed(seed, Wishes{}, nullptr);
-    const Outcome second = RunSeed(seed, Wishes{}, nullptr);
+    const Outcome first = RunSeed(seed, Overrides{}, nullptr);
+    const Outcome second = RunSeed(seed, Overrides{}, nullptr);
     EXPECT_EQ(first.trace_hash, second.trace_hash);
     EXPECT_EQ(first.last_random, second.last_random);
     EXPECT_EQ(first.task_count, second.task_count);
@@ -65,49 +65,49 @@ TEST(Swarm, RepeatsARunExactly) {
 }
 
 // The first seed that finds a planted bug; 0 if none does.
-uint64_t SeedThatFinds(const Wishes& wishes) {
+uint64_t SeedThatFinds(const Overrides& overrides) {
   for (uint64_t seed = 1; seed <= kCanarySeedsMax; ++seed) {
-    if (RunSeed(seed, wishes, nullptr).violation.has_value()) return seed;
+    if (RunSeed(seed, overrides, nullptr).violation.has_value()) return seed;
   }
   return 0;
 }
 
 TEST(Swarm, FindsEveryCanary) {
   for (const CanaryEntry& entry : AllCanaries()) {
-    Wishes wishes;
-    wishes.canary = entry.canary;
-    wishes.only.assign(entry.faults.begin(), entry.faults.end());
-    EXPECT_NE(SeedThatFinds(wishes), 0u) << entry.name << ": " << entry.bug;
+    Overrides overrides;
+    overrides.canary = entry.canary;
+    overrides.only.assign(entry.faults.begin(), entry.faults.end());
+    EXPECT_NE(SeedThatFinds(overrides), 0u) << entry.name << ": " << entry.bug;
   }
 }
 
 // These three faults have no canaries of their own: each alone finds ranks that live on.
 TEST(Swarm, FindsRanksThatLiveOnByEachOfTheseFaults) {
   for (const char* fault : {"blinking_link", "launcher_dies", "signals_twice"}) {
-    Wishes wishes;
-    wishes.canary = Canary::kForgetToFence;
-    wishes.only = {fault};
-    EXPECT_NE(SeedThatFinds(wishes), 0u) << fault;
+    Overrides overrides;
+    overrides.canary = Canary::kForgetToFence;
+    overrides.only = {fault};
+    EXPECT_NE(SeedThatFinds(overrides), 0u) << fault;
   }
 }
 
 TEST(Shrink, KeepsTheFailureAndNeedsLess) {
-  Wishes wishes;
-  wishes.canary = Canary::kIgnoreSilence;
-  const uint64_t seed = SeedThatFinds(wishes);
+  Overrides overrides;
+  overrides.canary = Canary::kIgnoreSilence;
+  const uint64_t seed = SeedThatFinds(overrides);
   ASSERT_NE(seed, 0u);
-  const Outcome outcome = RunSeed(seed, wishes, nullptr);
-  const Shrunk shrunk = Shrink(seed, wishes, *outcome.violation);
+  const Outcome outcome = RunSeed(seed, overrides, nullptr);
+  const Shrunk shrunk = Shrink(seed, overrides, *outcome.violation);
   EXPECT_EQ(shrunk.violation.check, outcome.violation->check);
-  EXPECT_LE(Draw(seed, shrunk.wishes).strikes.size(), Draw(seed, wishes).strikes.size());
-  const Outcome again = RunSeed(seed, shrunk.wishes, nullptr);
+  EXPECT_LE(Draw(seed, shrunk.overrides).strikes.size(), Draw(seed, overrides).strikes.size());
+  const Outcome again = RunSeed(seed, shrunk.overrides, nullptr);
   ASSERT_TRUE(again.violation.has_value());
   EXPECT_EQ(again.violation->what, shrunk.violation.what);
 }
 
 TEST(Swarm, DrawsTheSameOptionsFromASeed) {
-  EXPECT_EQ(Describe(Draw(42, Wishes{})), Describe(Draw(42, Wishes{})));
-  EXPECT_NE(Describe(Draw(42, Wishes{})), Describe(Draw(43, Wishes{})));
+  EXPECT_EQ(Describe(Draw(42, Overrides{})), Describe(Draw(42, Overrides{})));
+  EXPECT_NE(Describe(Draw(42, Overrides{})), Describe(Draw(43, Overrides{})));
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ bool IsOperator(const grpc::CallbackServerContext& context) {
   return std::find(uris.begin(), uris.end(), kOperatorUri) != uris.end();
 }
 
-std::vector<std::string> NodesSpokenFor(const grpc::CallbackServerContext& context) {
+std::vector<std::string> NodesActedFor(const grpc::CallbackServerContext& context) {
   const auto [begin, end] = context.client_metadata().equal_range(kNodesHeader);
   const std::vector<std::string_view> uris = UrisOfPeer(context);
   const bool is_relay = std::find(uris.begin(), uris.end(), kRelayUri) != uris.end();

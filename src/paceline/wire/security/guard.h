@@ -45,6 +45,6 @@ inline constexpr char kNodesHeader[] = "paceline-nodes";
 
 // The nodes for which this call may act: those in the header if the caller is a relay, else the
 // caller's own.
-std::vector<std::string> NodesSpokenFor(const grpc::CallbackServerContext& context);
+std::vector<std::string> NodesActedFor(const grpc::CallbackServerContext& context);
 
 }  // namespace paceline::wire

@@ -23,7 +23,7 @@ AgentConnection::AgentConnection(ServerParts* parts, grpc::CallbackServerContext
     : ServerStream(context),
       parts_(parts),
       place_(&parts->streams, context->peer()),
-      names_(NodesSpokenFor(*context)) {
+      names_(NodesActedFor(*context)) {
   is_known_ = place_.is_taken() && parts_->agents.Add(this, parts_->options.agents_max, &id_);
   Open();
   if (!is_known_) CloseGently(Full("agents"));
@@ -108,7 +108,7 @@ Supervisor::Supervisor(ServerParts* parts, grpc::CallbackServerContext* context)
       parts_(parts),
       place_(&parts->streams, context->peer()),
       is_operator_(IsOperator(*context)),
-      names_(NodesSpokenFor(*context)) {
+      names_(NodesActedFor(*context)) {
   is_known_ =
       place_.is_taken() && parts_->supervisors.Add(this, parts_->options.launchers_max, &id_);
   if (is_known_) parts_->sink(SupervisorAttached{id_, is_operator_});
