@@ -8,6 +8,7 @@
 #include "paceline/base/prng.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/flags.h"
 #include "paceline/cli/settings/setting.h"
 #include "paceline/sim/main.h"
 

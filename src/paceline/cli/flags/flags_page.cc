@@ -2,6 +2,7 @@
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/flags.h"
 
 namespace paceline::cli {
 namespace {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "paceline/base/json.h"
+#include "paceline/cli/run/flags.h"
 #include "paceline/cli/settings/value.h"
 
 namespace paceline::cli {

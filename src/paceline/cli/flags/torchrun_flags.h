@@ -1,7 +1,7 @@
 #pragma once
 
-// The flags of `paceline run`: every flag of torchrun 2.8 to 2.15 with torchrun's own defaults and
-// environment variables, and paceline's own flags on top.
+// The flags that `paceline run` has from torchrun 2.8 to 2.15, with torchrun's own defaults and
+// environment variables. run/flags.h has paceline's own flags.
 
 #include <map>
 #include <string>
@@ -14,7 +14,6 @@
 namespace paceline::cli {
 
 FlagTable TorchrunFlags();
-FlagTable RunFlags();  // paceline's own
 
 // Flags that every command has: --json, --quiet, --color …
 FlagTable GlobalFlags();

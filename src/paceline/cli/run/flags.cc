@@ -1,4 +1,4 @@
-#include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/flags.h"
 
 namespace paceline::cli {
 namespace {

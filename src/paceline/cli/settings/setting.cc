@@ -4,6 +4,7 @@
 
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/flags.h"
 #include "paceline/cli/settings/value.h"
 
 namespace paceline::cli {
