@@ -49,7 +49,8 @@ class ElasticLoader(BaseLoader):
 
     Args:
         data: an `ElasticDataset` or `ElasticMixture`.
-        global_batch: samples of one step over all ranks. Not with a batch sampler, which decides.
+        global_batch: samples of one step over all ranks. Not allowed with a batch sampler,
+            which sets the samples of each step.
         collate: makes a batch of a list of samples. None: a batch is that list.
         micro_batch: at most so many samples of a rank at once; its share comes in equal parts.
             None (default): the whole share at once.

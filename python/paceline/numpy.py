@@ -18,7 +18,7 @@ import numpy
 from paceline._base.wording import described
 from paceline._checkpoint import script_names
 from paceline._checkpoint.checkpoint import BaseCheckpointer
-from paceline._checkpoint.script_names import *  # noqa: F403
+from paceline._checkpoint.script_names import *  # noqa: F403  # step, saved, phase …
 from paceline._restore.loading import Loaded, load_with
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import randomness
@@ -239,7 +239,8 @@ class NumPy:
         own = value.bit_generator.state
         name = written.get("bit_generator")
         there = own if name == own["bit_generator"] else None
-        # paceline.torch saves a generator in the form that it has within containers.
+        # paceline.torch saves a generator as a tagged value, `{"$numpy_generator": …}`. This module
+        # does so only within containers.
         found = work.decoded(key, saved, value if "$numpy_generator" in written else there)
         if isinstance(found, dict) and "bit_generator" in found:
             work.compare(key, lambda: own, cast("object", found))

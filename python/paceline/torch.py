@@ -24,7 +24,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from paceline._base import arguments
 from paceline._checkpoint import script_names
 from paceline._checkpoint.checkpoint import BaseCheckpointer
-from paceline._checkpoint.script_names import *  # noqa: F403
+from paceline._checkpoint.script_names import *  # noqa: F403  # step, saved, phase …
 from paceline._data.cut import CutBySpeed
 from paceline._data.loader import Share
 from paceline._data.order import ElasticDataset, ElasticMixture

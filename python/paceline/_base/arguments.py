@@ -20,7 +20,7 @@ COUNT_MAX = 2**53 - 1
 """The largest number of samples, steps and seeds: whole numbers up to it are exact in JSON."""
 
 
-# Hints for names of other libraries' arguments, by the class that they are given to.
+# Hints for arguments that belong to other libraries: one table for each kind of class.
 OF_LOADERS = {
     "batch_size": "use global_batch= of the loader: the samples of a step over all ranks",
     "global_batch": "use global_batch= of ElasticLoader, or batch= or batch_size= of LeasedLoader",

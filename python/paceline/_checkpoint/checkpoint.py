@@ -145,7 +145,7 @@ class BaseCheckpointer(ABC):
             self._slots.await_copied()
         self._left_out = None
         self._branches.keep(saved)
-        if told := self._peers.sentence(saved, str(self._link.opened.get("arena", ""))):
+        if told := self._peers.warning(saved, str(self._link.opened.get("arena", ""))):
             say(told)
         self._before, self._last = self._last, Ticket(self, step, branch=saved.branch)
         return self._last

@@ -25,7 +25,7 @@ _WHOLE = (2, 3)  # states of a complete slot: sealed, and in use by a reader
 
 
 class PeerSaves:
-    """Call `peers.sentence(saved, arena)` after each save. It returns a warning once, else ""."""
+    """Call `peers.warning(saved, arena)` after each save. It returns the warning once, else ""."""
 
     def __init__(
         self, rank: int, world_size: int, *, now: Callable[[], float] = time.monotonic
@@ -35,8 +35,8 @@ class PeerSaves:
         self._first: tuple[int, float] | None = None  # step and time of the checked save
         self._later = 0  # saves after the checked one
 
-    def sentence(self, saved: SavedStep, arena: str) -> str:
-        """A sentence about ranks that did not save, or "". `arena` is this rank's own."""
+    def warning(self, saved: SavedStep, arena: str) -> str:
+        """Return a warning if other ranks did not save, else "". `arena` is this rank's own."""
         if not self._others or not arena:
             return ""
         if self._first is None:

@@ -1,4 +1,7 @@
-"""The names that `paceline.torch` and `paceline.numpy` have in common."""
+"""The names that `paceline.torch` and `paceline.numpy` have in common.
+
+`step`, `saved`, `phase` and the other names of `paceline` are defined in `paceline._rank.progress`.
+"""
 
 import paceline
 from paceline import *  # noqa: F403

@@ -63,7 +63,7 @@ def step(n: int, loss: float | None = None, grad_norm: float | None = None) -> N
     """Report that step `n` of the whole training is done: `pl.step(1200, loss=0.31)`.
 
     A loss or a norm of the gradients that is NaN, infinite or far above the last ones is reported
-    once for a whole run of such steps.
+    once for several such steps in a row.
 
     Args:
         n: the step, 0 or more, counted over the whole training.

@@ -34,7 +34,7 @@ def differing(sources: list[Source]) -> set[str]:
 
 
 def _of_other_shapes(sources: list[Source]) -> set[str]:
-    """Names that ranks gave to wholes of different shapes."""
+    """Names of unsharded tensors whose shapes differ between ranks."""
     shapes: dict[str, set[tuple[int, ...]]] = {}
     shards: set[str] = set()
     for source in sources:

@@ -1,4 +1,4 @@
-"""The plan of a state: its tensors, where they are, and what each save asks anew."""
+"""The plan of a state: its tensors, their places, and the values that each save reads again."""
 
 from collections.abc import Callable, MutableMapping
 from dataclasses import dataclass, field

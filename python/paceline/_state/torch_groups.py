@@ -15,7 +15,8 @@ from paceline._restore.restoring import Restoring, listed
 Names = list[list[str]]  # of parameters, by group
 Order = list[int | None]  # the saved group's index for each group of the script, if any
 
-# Lists of torch's schedulers with one item a group, and the keys that they write into groups.
+# Lists in the state of torch's schedulers with one item for each group, and the keys that the
+# schedulers write into the groups.
 _BY_GROUP = ("base_lrs", "_last_lr", "min_lrs", "max_lrs", "base_momentums", "max_momentums",
              "lr_lambdas")  # fmt: skip
 _OF_SCHEDULERS = {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_momentum"}
@@ -23,9 +24,9 @@ _OF_SCHEDULERS = {"initial_lr", "max_lr", "min_lr", "max_momentum", "base_moment
 
 @dataclass(frozen=True)
 class Match:
-    """The match of the script's optimizer and the saved one."""
+    """Which saved parameters and groups belong to those of the script's optimizer."""
 
-    names: dict[str, str]  # parameter names: the script's → the saved one
+    names: dict[str, str]  # from the script's parameter names to the saved names
     order: Order
 
 

@@ -27,7 +27,9 @@ class StoreError(OSError):
 
 
 class ObjectStore:
-    """The objects below `s3://BUCKET/PREFIX`. For one thread; another one may call `end`.
+    """The objects below `s3://BUCKET/PREFIX`.
+
+    Not thread-safe. Only `end` may be called from another thread.
 
     >>> store = ObjectStore("s3://bucket/runs/gpt")
     >>> store.put_new("note", "text")

@@ -1,1 +1,1 @@
-"""The modules for single frameworks, beside torch.py: one file each."""
+"""Adapters for single frameworks and formats, and the parts of paceline that need torch."""

@@ -124,7 +124,7 @@ def _own(tensors: Mapping[str, torch.Tensor]) -> notes.Decode:
 
 
 class _Optimizer:
-    """An optimizer's state_dict, whose parameters are numbers or names of the model."""
+    """A saved state of an optimizer. It names its parameters by number or by name."""
 
     def __init__(self, value: dict[str, Any], model: str) -> None:
         def named(parameter: object) -> str:

@@ -86,7 +86,9 @@ def one_number(loss: object) -> torch.Tensor:
 
 
 def without_cache(model: object, options: dict[str, Any]) -> dict[str, Any]:
-    """Training needs no cache of keys and values, which a model of transformers makes else."""
+    """Turn off the key/value cache. Models of transformers fill it by default, and training does
+    not need it.
+    """
     if hasattr(getattr(model, "config", None), "use_cache"):
         options.setdefault("use_cache", False)
     return options

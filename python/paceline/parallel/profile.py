@@ -134,7 +134,10 @@ def _port(folder: str) -> str:
 
 
 def _wait(ranks: list["subprocess.Popen[bytes]"]) -> list[int]:
-    """Waits for all; those that failed by themselves. The others end soon after one has failed."""
+    """Wait for all ranks and return those that failed first.
+
+    `_END_SECONDS` after the first failure the others are killed. Those are not returned.
+    """
     failed: list[int] = []
     deadline = float("inf")
     while any(rank.poll() is None for rank in ranks):

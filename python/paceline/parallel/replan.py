@@ -134,7 +134,7 @@ def room_of(place: torch.device) -> int:
 
 
 def _gather(work: Work) -> Gather:
-    """Rows of all replicas in the order of the shares; a group is in the order of the ranks."""
+    """A `gather` whose rows are in the order of the shares. A group's own order is by rank."""
     ranks = work.plan.stages[0].ranks
     ascending = sorted(ranks)
     order = [ascending.index(rank) for rank in ranks]

@@ -33,7 +33,7 @@ class Clock:
 
 def told(peers: PeerSaves, arena: Path, steps: range, generation: int = 4) -> list[str]:
     saved = [SavedStep(generation, 0, step) for step in steps]
-    return [text for one in saved if (text := peers.sentence(one, str(arena / "rank-0.arena")))]
+    return [text for one in saved if (text := peers.warning(one, str(arena / "rank-0.arena")))]
 
 
 def test_whole_images_are_those_that_a_reader_may_take(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_ranks_that_save_or_are_not_here_are_not_named(
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "4")
     assert "rank 3 has not saved it" in told(PeerSaves(0, 4), tmp_path, range(40))[0]
     assert told(PeerSaves(0, 1), tmp_path, range(40)) == []
-    assert not any(PeerSaves(0, 4).sentence(SavedStep(4, 0, step), "") for step in range(40))
+    assert not any(PeerSaves(0, 4).warning(SavedStep(4, 0, step), "") for step in range(40))
 
 
 SCRIPT = """

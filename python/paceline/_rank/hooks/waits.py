@@ -1,8 +1,8 @@
-"""Measures how long the script's thread waits for collectives, which is no work of its own.
+"""Measures how long the script's thread waits for collectives. Waiting is not compute time.
 
 Every wait of Python passes `Work.wait`. The reducer of DDP waits in C++, at the end of backward:
-the ring takes the time since its last collective began (client/flight_writer.cc). Nobody sees the
-waits of compiled graphs. On a GPU the host does not wait, so all ranks seem to work all the time.
+the ring takes the time since its last collective began (client/flight_writer.cc). Waits in compiled
+graphs are not measured. On a GPU the host does not wait, so all ranks seem to work all the time.
 """
 
 from typing import Any
