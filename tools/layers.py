@@ -4,7 +4,7 @@
     tools/layers.py           check everything; one line a finding, exit 1 when there is one
     tools/layers.py --write   also write the graph into ARCHITECTURE.md, between its two markers
 
-A folder tree is a claim that only a checker keeps true. ALLOWED is the claim.
+ALLOWED says which layer may include which. It also has layers that are still to come.
 """
 
 from __future__ import annotations

@@ -217,8 +217,8 @@ absl::StatusOr<AgentSetup> PrepareAgent(const AgentOptions& options) {
     setup.former_restart_count = JsonInt<uint32_t>(former, "restart_count");
     setup.former_generation = Generation(JsonInt<uint64_t>(former, "generation"));
   }
-  // A name server that does not answer costs seconds. An agent that is started again has a node
-  // that must not be silent for so long, so it takes the former agent's answer.
+  // A DNS timeout takes seconds. A restarted agent would be silent for as long, and the master
+  // could give its node up. So it uses the interface that the former agent found.
   setup.gloo_interface = is_same_boot ? JsonText(former, "gloo_interface")
                                       : GlooInterface(identity.address, HostName());
   return setup;

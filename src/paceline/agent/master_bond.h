@@ -21,7 +21,8 @@ class MasterBond {
 
   uint64_t term() const { return guard_.seen(); }
 
-  // False: an old master speaks; hang up.
+  // Returns false if the master has a lower term than one known before. The caller then closes the
+  // stream.
   bool Admit(const wire::Welcome& welcome) {
     if (guard_.Admit(welcome.term)) return true;
     LogWarning("old_master", {{"term", welcome.term}, {"known", guard_.seen()}});

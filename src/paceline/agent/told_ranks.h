@@ -13,7 +13,7 @@ namespace paceline::agent {
 
 class ToldRanks {
  public:
-  // A registration tells all.
+  // For a registration, which contains the reports of all ranks.
   void Reset(const std::vector<RankReport>& ranks) {
     told_.clear();
     for (const RankReport& rank : ranks) told_[rank.local_rank] = rank;

@@ -39,7 +39,8 @@ nanobind::dict SlotDict(const SlotReading& slot) {
   return out;
 }
 
-// One dict a slot; None for a slot that is being prepared.
+// Returns the page as a dict. `slots` has a dict for each slot, or None for a slot that is being
+// prepared.
 nanobind::dict ReadPage(const std::string& path) {
   const client::PageFile page =
       ValueOrRaise(client::PageFile::Open(path, client::PageAccess::kRead));

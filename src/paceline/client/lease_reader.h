@@ -78,11 +78,12 @@ class LeaseReader {
   // kComplete when all acks are durable.
   Taken Flush(Duration timeout);
 
-  // For a ledger of this process alone: the content of a position, and adding another process's.
+  // These two work only with a ledger of this process alone. PositionText returns the ranges of a
+  // position, and AddPosition adds a position of another process.
   std::string PositionText(const std::string& position);
   void AddPosition(const std::string& position, const std::string& ranges);
 
-  // Returns all leases, and waits briefly until that is sent.
+  // Gives all leases back, and waits at most 500 ms until the last acks are confirmed.
   void Close();
 
   struct Counters {

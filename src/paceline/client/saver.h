@@ -46,7 +46,7 @@ class Saver {
                     ckpt::SaveStep what);
 
   // For callers that fill the slot in another way; see ckpt::BeginImage. Waits as Save does. Call
-  // Saved once the image is sealed. None: no slot is free.
+  // Saved once the image is sealed. Returns nullopt if no slot is free.
   Result<std::optional<uint32_t>> Begin(const ckpt::Image& layout, ckpt::SaveStep what);
   void Saved(SavedStep saved) { held_.Saved(saved); }
   ckpt::Arena* arena() { return arena_.get(); }

@@ -182,7 +182,7 @@ struct StateFolder {
     state.step_max = std::max(state.step_max, fact.step);
   }
 
-  // What was told of the ranks of the last world.
+  // Clears the slow ranks and the bad loss that were recorded for the last world.
   void ForgetPace() const {
     state.slow.clear();
     state.bad_loss_step = -1;

@@ -1,7 +1,7 @@
 #pragma once
 
 // One handler for each kind of event: translates it for the core, or answers from the loop's state.
-// The bodies are in handlers/<rpc>.cc.
+// The bodies are in handlers/: one file for each RPC, and journal.cc for the journal's events.
 
 #include "paceline/master/event_loop.h"
 
@@ -10,26 +10,19 @@ namespace paceline::master {
 struct Handlers {
   EventLoop& loop;
 
-  // handlers/attach.cc
   void operator()(const wire::AgentSaid& said) const;
   void operator()(const wire::AgentDisconnected& gone) const;
-  // handlers/get_status.cc
   void operator()(const wire::StatusAsked& asked) const;
   void operator()(const MetricsAsked& asked) const;
   void operator()(const HealthAsked& asked) const;
-  // handlers/get_stacks.cc
   void operator()(const wire::StacksAsked& asked) const;
-  // handlers/stop.cc
   void operator()(const wire::StopAsked& asked) const;
-  // handlers/watch_events.cc
   void operator()(const wire::EventsWanted& wanted) const;
   void operator()(const wire::WatchEnded& ended) const;
   void operator()(const RecordsRead& read) const;
-  // handlers/supervise.cc
   void operator()(const wire::SupervisorAttached& attached) const;
   void operator()(const wire::SupervisorSaid& said) const;
   void operator()(const wire::SupervisorDetached& detached) const;
-  // handlers/journal.cc
   void operator()(const RecordsDurable& durable) const;
   void operator()(const JournalFailed& failed) const;
 

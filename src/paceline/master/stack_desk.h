@@ -34,7 +34,7 @@ class StackDesk {
   Instant deadline() const { return deadline_; }  // Max: no question is open
   void PassTime(Instant now);
 
-  // An agent with 64 ranks needs less time.
+  // How long the master waits for the stacks of all agents. An agent with 64 ranks answers sooner.
   static constexpr Duration kPatience = Duration::Seconds(20);
 
  private:

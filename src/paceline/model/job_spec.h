@@ -6,7 +6,7 @@
 // host nor enters the journal.
 //
 // All durations for which paceline waits are in Timers. The command line's settings table
-// (cli/settings/settings.cc) names them, and docs/guides/settings.md is made from that table.
+// (cli/settings/setting.cc) names them, and docs/guides/settings.md is made from that table.
 
 #include <cstdint>
 #include <map>

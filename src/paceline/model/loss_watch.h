@@ -53,7 +53,8 @@ class LossWatch {
   static constexpr double kLossFactor = 1;  // of the median, above it
   static constexpr double kNormFactor = 4;
 
-  // The values of one step, those that were told. A result: a run of bad ones begins with it.
+  // Takes the loss and the gradients' norm of a step, as far as the script reported them. Returns a
+  // result if this step begins a series of bad values.
   std::optional<BadLoss> Take(int64_t step, std::optional<double> loss, std::optional<double> norm);
 
  private:

@@ -25,10 +25,11 @@ struct StepSums {
   bool operator==(const StepSums&) const = default;
 };
 
-// Of so many steps the longest is not counted. All ranks of a world wait in a step that one of them
-// prolongs, so they leave out the same one: an interruption now and then makes nobody slow.
+// A block of steps. The longest step of each block is not counted, so that a single interruption
+// makes no rank look slow. If one rank prolongs a step, all ranks of its world wait in it, so they
+// leave out the same step.
 inline constexpr uint64_t kBlockSteps = 8;
-// An agent tells the sums of a rank so often at most.
+// An agent sends the sums of a rank at most once in this time.
 inline constexpr Duration kSampleTime = Duration::Milliseconds(500);
 
 // Adds up steps, block by block.

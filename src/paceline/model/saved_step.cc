@@ -35,7 +35,7 @@ std::optional<SavedStep> SavedStepIn(std::string_view name) {
   if (name.empty()) return saved;
   if (!TakePrefix(&name, "-b")) return std::nullopt;
   const auto branch = TakeNumber<uint64_t>(&name);
-  // Branch 0 has no suffix: each save has one name.
+  // "-b0" is refused, so that each save has only one name: branch 0 has no suffix.
   if (!branch.has_value() || *branch == 0 || !name.empty()) return std::nullopt;
   saved.branch = *branch;
   return saved;

@@ -21,7 +21,7 @@ struct AllocatedDevices {
 using Allocation = std::vector<AllocatedDevices>;
 
 // The allocation as a cluster with the same memory. Speeds are those of `known`, by the name of the
-// type; types that it lacks get any speed, which is no answer to how fast they are.
+// type. Types that `known` lacks get a placeholder speed, so times predicted for them mean nothing.
 Cluster ClusterOf(const Allocation& allocation, const Cluster& known = {});
 
 // Whether any plan of the model fits in the memory of these devices.

@@ -3,6 +3,10 @@
 // The platform of one machine: it starts master and agents, each in a session of its own, so that
 // they outlive the launcher. `core/node/keeper.h` decides which of them to restart, and the
 // launcher orders it.
+//
+// The code for clusters is elsewhere: a file of cli/submit/ makes the job there, and
+// deploy/kubernetes/operator makes its pods. Such a program speaks with the master through
+// master/handlers/supervise.cc.
 
 #include <cstdint>
 #include <string>

@@ -55,7 +55,7 @@ struct LinkQuality {
   uint32_t reorder_permille = 0;    // it is delayed, so messages of other connections overtake it
 };
 
-// How fast the ranks work, where that is told.
+// How fast the ranks work, if they report step times.
 struct PaceOptions {
   bool is_told = false;
   std::optional<uint32_t> slow_rank;  // of every world: it works half as long again

@@ -10,7 +10,8 @@
 namespace paceline::sim {
 namespace {
 
-// A node is to have left if nothing was amiss for so long before its end.
+// If nothing disturbed the node and the master for so long before the node's end, the node must
+// have left.
 constexpr Duration kCalm = Duration::Seconds(8);
 constexpr Duration kNoticeLook = Duration::Milliseconds(100);
 // Like the launcher: a notice that a stopped master reads late would give the node too much time.

@@ -190,7 +190,7 @@ struct CheckpointStatus {
   bool operator==(const CheckpointStatus&) const = default;
 };
 
-// Ranks that are told to be slow; see SlowFinding.
+// Ranks that are reported as slow; see SlowFinding.
 struct SlowStatus {
   std::vector<uint32_t> ranks;
   std::string sentence;

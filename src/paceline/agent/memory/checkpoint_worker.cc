@@ -87,7 +87,8 @@ Result<void> CheckpointWorker::AskForLeave(
   return {};
 }
 
-// Remembered, because asking a server that hangs would block before the local disk has the image.
+// Returns true if the store is on another host. The answer is kept, because a query to a server
+// that hangs would block before the local disk has the image.
 bool CheckpointWorker::IsFar(const ckpt::Store& store) {
   if (far_ != store.root() && LocalTier::Serves(store)) far_ = store.root();
   return far_ == store.root();

@@ -149,7 +149,8 @@ void ClaimDesk::Feed(const core::ClaimEvent& event) {
   }
   const bool has_news = before != may() || told_ != waits_for();
   told_ = waits_for();
-  // Posted, because Want's caller looks at the answer itself.
+  // The loop calls the listener later: the caller of Want() reads may() itself, and must not be
+  // called back inside of its own call.
   if (has_news) reactor_.Post([this] { listener_.changed(); });
 }
 

@@ -78,7 +78,8 @@ class RankTable {
   bool Has(const ProcessId& process) const;
   // The living ranks with their progress from the page.
   std::vector<RankReport> ReadProgress();
-  // What the steps took of those ranks that have done enough more since the last sample.
+  // Step times of the ranks that have counted more steps since their last sample. A rank is sampled
+  // at most once every kSampleTime.
   std::vector<RankSample> ReadSamples();
   // The living ranks of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;

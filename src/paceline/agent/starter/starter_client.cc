@@ -49,8 +49,8 @@ uint64_t SizeOf(const std::string& path) {
   return ::stat(path.c_str(), &found) == 0 ? static_cast<uint64_t>(found.st_size) : 0;
 }
 
-// The last line that a log got since it had `before` bytes. For a Python program that died, this is
-// its exception.
+// Returns the last line that was written to the log after byte `before`, or "it printed nothing".
+// For a Python program that died, this line is its exception.
 std::string LastLineSince(const std::string& path, uint64_t before) {
   const uint64_t size = SizeOf(path);
   if (size <= before) return "it printed nothing";

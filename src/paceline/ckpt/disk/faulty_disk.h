@@ -30,7 +30,8 @@ class FaultyDisk final : public Disk {
 
   uint64_t calls() const { return calls_; }
 
-  // Without O_DIRECT, because not every tmpfs has it. So direct writes are tested everywhere.
+  // Drops O_DIRECT, which some tmpfs refuse. So tests run the code for direct writes on every file
+  // system.
   int Open(const std::string& path, int flags) override {
     return Fails() ? -fault_.error : Disk::Open(path, flags & ~O_DIRECT);
   }

@@ -10,7 +10,7 @@
 
 namespace paceline::ckpt {
 
-// What ranks that save a tensor of one name as a whole, in different shapes, are taken for.
+// How to treat an unsharded tensor that ranks save under one name in different shapes.
 enum class OtherShapes {
   kRefused,  // the tensor has no one shape
   kOwn,      // each rank has a tensor of its own, as stages of a pipeline may

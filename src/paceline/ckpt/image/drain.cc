@@ -170,7 +170,7 @@ class Writer {
   bool is_done_ = false;
 };
 
-// kNotHere: this way does not work here.
+// kNotHere: io_uring or O_DIRECT does not work on this file system.
 Result<void> DrainBy(bool has_uring, bool is_direct, ChunkSource* image,
                      std::span<const uint64_t> hashes, const std::string& path,
                      const DrainOptions& options) {

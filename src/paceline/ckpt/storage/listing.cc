@@ -176,7 +176,8 @@ Result<std::vector<Listed>> List(Store* store) {
 
 namespace {
 
-// For each rank the lowest rank that has the same file. Empty if no file is shared.
+// For each rank the lowest rank that has the same file. Empty if no file is shared, or if the
+// manifest lacks ranks.
 std::vector<uint32_t> SharedFiles(const Manifest& manifest) {
   std::map<std::string_view, uint32_t> first;
   for (const ManifestRank& rank : manifest.ranks) {

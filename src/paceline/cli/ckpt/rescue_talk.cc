@@ -19,7 +19,8 @@ namespace {
 using Stage = RescueCall::Stage;
 
 constexpr Duration kBeat = Duration::Seconds(1);
-// Some beats of a command on a slow store. A call that stands still for so long is of a dead one.
+// If the beat of another command's call does not rise for so long, that command has died. Several
+// beats, because a slow store delays them.
 constexpr Duration kOtherBeats = Duration::Seconds(5);
 constexpr int kPollMilliseconds = 200;
 

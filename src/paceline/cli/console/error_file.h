@@ -15,8 +15,8 @@ namespace paceline::cli {
 std::string FormatErrorFile(const RootFailure& root, const std::string& recorded,
                             int64_t unix_seconds);
 
-// Does nothing if the variable is not set. The file is written in place and not replaced, because
-// it may be a mount point, as /dev/termination-log is.
+// Writes the file that TORCHELASTIC_ERROR_FILE names; does nothing if that is not set. The file is
+// written in place and not replaced, because it may be a mount point, as /dev/termination-log is.
 void WriteErrorFile(const Environment& environment, const RootFailure& root,
                     const std::string& run_dir);
 

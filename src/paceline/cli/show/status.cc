@@ -94,7 +94,7 @@ void PrintCheckpoints(Output& out, const wire::CheckpointStatus& status) {
   out.DataLine("  " + out.Painted(Paint::kYellow, "checkpoints: " + Visible(status.problem)));
 }
 
-// On a host that joined, of an ended job only its end is known.
+// For a host that joined: it has no journal, so it shows of an ended job only the end.
 void PrintEnd(Output& out, const wire::JobStatus& status) {
   out.DataLine(Concat(Visible(status.job_id), "  ", out.Painted(PaintOf(status), status.phase)));
   out.DataLine(ClipTo("  " + Visible(status.final_reason), out.width()));

@@ -26,7 +26,8 @@ Problem BadTemplate(const Submission& submission, const std::string& why) {
           .fix = "give a file of `kind: Pod` whose container that runs the script is named train"};
 }
 
-// The last line of kubectl's errors, because it may print one line for each attempt before.
+// Returns the last line of kubectl's stderr, or of its stdout if stderr is empty. Earlier lines may
+// be failed attempts.
 std::string WordsOf(const ToolResult& result) {
   const std::string_view said = Trimmed(result.err.empty() ? result.out : result.err);
   return Visible(said.substr(said.rfind('\n') + 1));

@@ -14,7 +14,8 @@ struct BookFolder {
     book.restore = fact;
     if (fact.from == RestoreOrder::From::kMemory) ++book.memory_restores;
     if (fact.from == RestoreOrder::From::kStorage) ++book.storage_restores;
-    // The world restored an older step, so this step is abandoned and never written.
+    // If the world restored an older step than the one that storage refused, the refused step
+    // belongs to an abandoned branch and is never written.
     const bool is_dead = book.not_stored.has_value() && IsGivenUp(book, book.not_stored->saved);
     if (is_dead) book.not_stored.reset();
     if (book.not_stored.has_value()) book.not_stored->is_final = false;  // a new world tries again

@@ -19,7 +19,7 @@ bool IsOwn(const RescueAnswer& answer, const MemoryImage& image) {
   return image.place == answer.node || image.place == answer.node + ".disk";
 }
 
-// True if the file of `image` is that of `rank`, too.
+// Returns true if `rank` saved the same bytes as the rank of `image`.
 bool IsFileOf(const RescueAnswer& answer, const MemoryImage& image, uint32_t rank) {
   if (image.is_replica) return true;
   return std::any_of(answer.equal.begin(), answer.equal.end(), [&](const EqualFiles& equal) {

@@ -27,10 +27,13 @@
 namespace paceline::core {
 
 struct RescueTimes {
+  // Time between two looks at the directory while the agent has no master.
   Duration look_unlinked = Duration::Seconds(2);
-  // A look costs a request to an object store, for each node of the job.
+  // The same with a master. Longer, because each look of each node is a request to an object store.
   Duration look_linked = Duration::Seconds(20);
-  Duration look_called = Duration::Milliseconds(300);  // until there was no beat for `lively`
+  // The same during a rescue.
+  Duration look_called = Duration::Milliseconds(300);
+  // If the beat of a rescue's command does not rise for so long, the command has died.
   Duration lively = Duration::Seconds(30);
   // How long a node that has joined waits for another command, if the first one has died or failed.
   Duration patience = Duration::Seconds(600);

@@ -7,7 +7,7 @@
 namespace paceline::core {
 namespace {
 
-// True if the node's own agent can read it: nodes may share a host, but not arenas.
+// Returns true if the node's own agent can read the image. Nodes of one host have separate arenas.
 bool IsOwn(const CheckpointReport& report, const MemoryImage& image) {
   return image.place == report.place || IsOnDisk(report, image);
 }

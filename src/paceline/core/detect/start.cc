@@ -7,8 +7,8 @@
 namespace paceline::core {
 namespace {
 
-// The imports of a script from a cold network disk take minutes. A starter that still imports after
-// so many start timeouts hangs.
+// After so many start timeouts a starter that still imports counts as hung. The imports of a script
+// from a cold network disk take minutes.
 constexpr int kImportTimes = 10;
 
 }  // namespace

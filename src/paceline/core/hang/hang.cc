@@ -80,7 +80,7 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
   ExitCause cause;
   cause.kind = ExitCause::Kind::kHung;
   cause.headline = verdict.headline;
-  // A stop comes from outside, so equal stops are not equal failures of the script.
+  // SIGSTOP comes from outside, so two stopped ranks are no repeated failure of the script.
   if (verdict.hang != diagnose::HangClass::kStopped) cause.fingerprint = verdict.fingerprint;
   FailHungRank(turn, verdict.culprits.front(), cause, turn.state().last_seq);
 }

@@ -212,8 +212,8 @@ class AgentTurn {
     if (!tries_again) TellNotStarted(local, slot, why, !wanted);
   }
 
-  // Also if the rank is not wanted any more: the master was told that it starts, and waits for its
-  // end.
+  // Reports the failed start even if the rank is not wanted any more: the master knows that the
+  // rank was starting, and waits for its end.
   void TellNotStarted(uint32_t local, Slot& slot, const std::string& why, bool is_asked) {
     MARK("spawn failed");
     RankReport rank;

@@ -10,8 +10,8 @@ namespace {
 
 // A child that lived this long had started well, so its death does not count as a repetition.
 constexpr Duration kLivedWell = Duration::Seconds(5);
-// Quick exits by itself that mean "it cannot run", such as a bad flag or an unwritable directory. A
-// killed child is restarted without limit.
+// After so many quick exits in a row a child counts as unable to run, for example because of a bad
+// flag or an unwritable directory. A child that was killed is restarted without limit.
 constexpr uint32_t kExitsAtOnceMax = 5;
 // Time between an agent's ordered exit and the job's end, which other hosts can delay.
 constexpr Duration kEndPatience = Duration::Seconds(30);

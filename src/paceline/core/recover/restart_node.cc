@@ -1,9 +1,9 @@
 // As restart_process, and with a new starter on the blamed node, because the old interpreter's
 // state may be the cause.
 //
-// A new starter imports everything again, which takes ten seconds and more. So the rung needs
-// evidence: the node failed again, in a way that a process causes by itself. It is tried once in a
-// streak of failures. If it did not help, repeating it would only make restarts slow.
+// A new starter imports everything again, which takes seconds (torch alone about 3 s). So the rung
+// needs evidence: the node failed again, in a way that a process causes by itself. It is tried once
+// in a streak of failures. If it did not help, repeating it would only make restarts slow.
 
 #include "paceline/core/recover/ladder.h"
 

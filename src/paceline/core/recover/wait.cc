@@ -1,4 +1,5 @@
-// Below the minimum: wait until there are enough nodes.
+// No world can be formed: there are too few nodes, the devices have too little memory for the
+// model, or a checkpoint needs another number of ranks. The job waits for more nodes.
 
 #include "paceline/core/recover/ladder.h"
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// What the ranks' steps took, as agents tell it with their heartbeats. A host of the job keeps the
-// newest sums of each rank here, and the job hears only of what changes.
+// Step times of the ranks, from the agents' heartbeats. The desk keeps the newest sums of each rank
+// outside of the job. The job gets an event only when other ranks are slow than before.
 
 #include <optional>
 #include <vector>
@@ -14,8 +14,8 @@ namespace paceline::core {
 
 class PaceDesk {
  public:
-  // Samples of a node. Those of ranks that it has no seat for are left out. A result: other ranks
-  // are slow than were told last.
+  // Takes the samples of a node, except those of ranks for which it has no seat. Returns the slow
+  // ranks if they are others than those that the job has recorded.
   std::optional<PaceJudged> Take(const JobState& state, NodeId node,
                                  const std::vector<RankSample>& samples);
 

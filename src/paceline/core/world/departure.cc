@@ -32,7 +32,8 @@ void OnLeaving(Turn& turn, const NodeLeaving& event) {
 void LetLeave(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes) {
   const NodeState& known = *turn.state().Find(node);
   if (turn.Link(node).connection) CountConnection(turn, node, false);
-  // What it has in memory is of no use: it may be gone before anybody has read it.
+  // Images in the memory of a leaving node are not used: the memory may be gone before another node
+  // has read them.
   if (known.notice.has_value()) turn.watch().checkpoints.Forget(node);
   turn.Emit(NodeLeft{.node = node, .name = known.name, .reason = std::move(reason)},
             std::move(causes));

@@ -31,7 +31,8 @@ void LetLeave(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq
 // The node is taken out: as above, but its command fails, and the reason is its fault.
 void EvictNode(Turn& turn, NodeId node, std::string reason, std::vector<RecordSeq> causes);
 void OnJournalCaughtUp(Turn& turn);
-// Excuses a time in which this master did not listen, or nodes got no answers.
+// Does not count the last `time` as silence of the nodes: this master did not listen, or could not
+// answer them.
 void GiveTimeBack(Turn& turn, Duration time);
 
 // Keeps the watch's count of connected members.

@@ -62,7 +62,8 @@ bool IsHeld(Turn& turn, const Contest& contest, ConnectionId asking) {
   return contest.silent < Limit(turn, contest);
 }
 
-// True: the owner was heard long after this agent first asked.
+// Returns true if the owner of the name still sent messages long after this agent first asked for
+// the name. Then both are alive.
 bool IsOutlived(NodeLink& link, const Contest& contest, Instant now) {
   const NodeReport& report = contest.report;
   for (const Rival& rival : link.rivals) {

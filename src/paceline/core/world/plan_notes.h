@@ -1,7 +1,7 @@
 #pragma once
 
-// Parallel plans, as rank 0 tells of them: recorded, so that people see which plan runs and a world
-// is only formed if its devices hold the model (room.h).
+// Records the parallel plans that rank 0 reports. People see which plan runs. A world is formed
+// only if its devices hold the model (room.h).
 
 #include "paceline/core/event.h"
 #include "paceline/core/turn.h"

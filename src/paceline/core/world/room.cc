@@ -17,7 +17,8 @@ namespace {
 
 constexpr size_t kAnswersMax = 64;
 
-// The devices with the most memory that any node has told of; null: none has.
+// Of all devices that nodes have reported, those with the most memory. Null: no node has reported
+// devices.
 const NodeDevices* LargestDevices(const JobState& state) {
   const NodeDevices* best = nullptr;
   for (const auto& [id, node] : state.nodes) {

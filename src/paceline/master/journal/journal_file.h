@@ -58,8 +58,8 @@ absl::Status Execute(sqlite3* db, const std::string& path, const char* sql);
 absl::StatusOr<std::vector<core::Record>> ReadRows(sqlite3* db, const std::string& path,
                                                    RecordSeq from, uint32_t count_max);
 
-// Facts are smaller: one of a world with 100,000 nodes has 10 MB. A larger row is damage and is not
-// read into memory.
+// Upper limit of a record. A world with 100,000 nodes makes a record of 10 MB. A larger row is
+// damage and is not read into memory.
 inline constexpr int kRecordBytesMax = 16 << 20;
 // All rows. DATA_LOSS also if there are none because the file was truncated.
 absl::StatusOr<std::vector<core::Record>> ReadAllRows(sqlite3* db, const std::string& path);

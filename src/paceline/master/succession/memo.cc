@@ -39,7 +39,8 @@ std::string MemoText(const core::Memo& memo) {
     more["excluded"].push_back(host);
     if (PrintJson(more).size() <= wire::kMemoBytesMax) to = std::move(more);
   }
-  // Texts last: of long ones with many quotes, the escapes may take more than there is room for.
+  // Texts are added last, and one that exceeds the limit is left out: escapes can make a text
+  // several times as long.
   const auto add = [&to](const char* key, const std::string& text) {
     if (text.empty()) return;
     to[key] = text;

@@ -1,5 +1,7 @@
-// An effect outside the master follows durable records only, and every later master knows them. A
-// master of the next term knows the copied records; no effect waits for a copy.
+// An effect outside the master follows durable records only.
+//
+// A later master of the same term knows all durable records. A master of the next term knows the
+// copied records only, and no effect waits for a copy.
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 
 namespace paceline::sim {
 
-// Strikes between one node and all of them (a switch, a rack). If no node is left to send anything,
-// only the master's own deadline can reveal it.
+// Hits one node, several, or all of them, as a broken switch does. If no node is left to send
+// anything, only the master's own deadline can reveal it.
 void LastingSilence(SimWorld& world, Prng& prng) {
   const auto is_eligible = [](const Node& node) {
     return IsRunning(node) && !node.is_twin() && !node.is_silent();

@@ -42,7 +42,7 @@ struct LeaseOutcome {
 // The kinds of faults, by number.
 inline constexpr std::string_view kLeaseFaults[] = {"crash", "link", "freeze", "die", "return"};
 
-// Reductions of a world that was drawn.
+// Limits with which a failing run is made smaller.
 struct LeaseLimits {
   uint64_t faulty_steps = 3'000;  // after them there are no faults
   uint32_t without = 0;           // a bit for each kind of fault to leave out

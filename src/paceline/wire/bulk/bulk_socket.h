@@ -54,7 +54,7 @@ class BulkSocket {
   absl::StatusOr<size_t> WriteSome(const void* from, size_t bytes);
   int fd() const { return fd_.get(); }
 
-  // Ends all calls of other threads, now and in the future.
+  // Makes current and later calls of all threads fail.
   void Shutdown();
 
  private:

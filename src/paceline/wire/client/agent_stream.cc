@@ -69,7 +69,7 @@ class AgentStream::Channel {
 
   AgentCall::Verdict Heard(const pb::MasterMessage& encoded) {
     absl::StatusOr<MasterMessage> message = FromProto(encoded);
-    // A master that speaks nonsense is not ours; a fresh stream is the only cure.
+    // An unreadable message is not from this job's master, so the agent connects again.
     if (!message.ok()) return AgentCall::Verdict::kReconnect;
     const auto* refusal = std::get_if<Refusal>(&*message);
     const auto verdict = refusal == nullptr ? AgentCall::Verdict::kGoOn

@@ -330,7 +330,7 @@ absl::Status FromProto(const pb::World& from, World* to) {
 
 absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   PACELINE_JOB_STATUS(TAKE)
-  // A master without checkpoints sends none: steps of 0 would be wrong.
+  // If the field is missing, keep the defaults: step 0 would look like a real step.
   if (from.has_checkpoints()) RETURN_IF_ERROR(Take(from.checkpoints(), &to->checkpoints));
   if (from.has_loss()) to->loss = from.loss();
   if (from.has_exit_code()) to->exit_code = from.exit_code();

@@ -31,7 +31,7 @@ absl::StatusOr<core::Fact> DecodeFact(std::string_view bytes) {
 
 namespace {
 
-// Of a record in a copy: the size and the check of what follows, both little-endian.
+// Head of a record in a copy: the size and the hash of its body, both little-endian.
 constexpr size_t kHeadBytes = sizeof(uint32_t) + sizeof(uint64_t);
 constexpr uint32_t kRecordBytesMax = 16 << 20;
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Translates the stream of processes that start nodes, as to_proto.h and from_proto.h.
+// Converts the messages between the master and a process that starts nodes, as to_proto.h and
+// from_proto.h do for agents.
 
 #include "absl/status/statusor.h"
 #include "paceline/v1/platform.pb.h"
