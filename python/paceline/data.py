@@ -52,7 +52,7 @@ class ElasticLoader(BaseLoader):
         global_batch: samples of one step over all ranks. Not allowed with a batch sampler,
             which sets the samples of each step.
         collate: makes a batch of a list of samples. None: a batch is that list.
-        micro_batch: at most so many samples of a rank at once; its share comes in equal parts.
+        micro_batch: samples of a rank at once, at most; its share comes in equal parts.
             None (default): the whole share at once.
         drop_last: True: leave out the last samples of an epoch if they fill no whole step. Default
             False.

@@ -65,7 +65,7 @@ class Checkpointer(BaseCheckpointer):
 
     Args:
         directory: a directory that all hosts see, or `s3://BUCKET/PREFIX`.
-        keep: so many of the newest checkpoints stay in storage.
+        keep: the number of newest checkpoints that stay in storage.
         every: how often a step goes to storage: `100` steps or `"30s"`. None: an interval from the
             cost of a checkpoint and the job's failure rate.
         replicated: True: all ranks hold the same arrays. None: False.

@@ -138,7 +138,7 @@ def text(where: str, name: str, value: object, *, bytes_max: int, least: int = 1
 
 
 def one_of(where: str, name: str, value: T, allowed: Iterable[T]) -> T:
-    """One of the values in `allowed`."""
+    """Return `value` if it is in `allowed`, else raise."""
     known = list(allowed)
     if not any(type(value) is type(one) and value == one for one in known):
         names = [f'"{one}"' if isinstance(one, str) else repr(one) for one in known]

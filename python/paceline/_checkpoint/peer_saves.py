@@ -12,7 +12,7 @@ from collections.abc import Callable
 from paceline._base import launch
 from paceline._native import SavedStep
 
-# After so many saves, or so many seconds, every rank should have the step.
+# After this many later saves, or this many seconds, every rank should have the step.
 _SAVES = 4
 _SECONDS = 5.0
 _HEADER = struct.Struct("<8sIIQQ")  # magic, version, slots, bytes of an image, of a control

@@ -40,7 +40,7 @@ class Share:
 class Steps(TypedDict, total=False):
     """How a loader cuts an epoch into steps and a step among ranks. All keys are optional."""
 
-    micro_batch: int | None  # at most so many samples of a rank at once; None: its whole share
+    micro_batch: int | None  # samples of a rank at once, at most; None: its whole share
     drop_last: bool  # leave out the samples of an epoch that fill no whole step; False
     even_steps: bool  # False: a rank without a share in the last step skips it (evaluation)
     cut: CutBySpeed | None  # shares by measured speed; None: even ones

@@ -53,8 +53,8 @@ class ElasticDataset:
         dataset: the data set.
         shuffle: whether each epoch has another order, which follows from `seed`.
         seed: of the order.
-        block: shuffle blocks of so many samples, for storage that reads neighbours faster.
-        window: so many blocks are shuffled together, sample by sample.
+        block: shuffle blocks of this many samples, for storage that reads neighbours faster.
+        window: the number of blocks that are shuffled together, sample by sample.
         sampler: gives the order: anything sized that yields indices of the whole data set, such as
             torch's samplers. It is iterated once an epoch, after `set_epoch` if it has that method,
             with random numbers that follow from seed and epoch.

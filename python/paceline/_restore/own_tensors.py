@@ -1,6 +1,6 @@
 """Tensors that several ranks saved under one name as the same part of a whole, but not equal.
 
-Also wholes of different shapes.
+Unsharded tensors of one name with different shapes count as well.
 
 Examples: pipeline stages whose layers have equal names on each rank, and statistics that each rank
 keeps for itself. A world of another size cannot tell which rank's tensor is meant.
@@ -17,7 +17,9 @@ _Place = tuple[str, tuple[int, ...], tuple[int, ...]]
 
 
 def differing(sources: list[Source]) -> set[str]:
-    """Names of such tensors in these images. Compares bytes, so use it for images in memory."""
+    """Names of tensors that differ between these ranks. Compares bytes, so use it for images in
+    memory.
+    """
     first: dict[_Place, Source] = {}
     found = _of_other_shapes(sources)
     for source in sources:

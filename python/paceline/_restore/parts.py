@@ -52,10 +52,10 @@ def cover(parts: list[Part], wanted: Box) -> list[Part] | None:
 
 
 def of_one_tensor(parts: list[Part], *, is_own: bool) -> list[Part]:
-    """Without other ranks' tensors of this name: wholes of other shapes.
+    """The parts of one tensor, if ranks saved unsharded tensors of this name in different shapes.
 
-    The first part's tensor is taken if `is_own`, else that of the lowest rank. Shards of one tensor
-    begin at different places.
+    That is the first part's tensor if `is_own`, else the tensor of the lowest rank. Parts that
+    begin at different places are shards of one tensor, so all of them are returned.
     """
     shapes = {part.box.shape for part in parts if prod(part.box.shape)}
     if len(shapes) < 2 or any(any(part.box.offset) for part in parts):

@@ -16,11 +16,11 @@ from paceline._restore.images import UnreadableError
 T = TypeVar("T")
 
 STORAGE_SECONDS = 600.0
-"""So long a rank waits for storage; then it ends with an error, and the checkpoint stays."""
+"""How long a rank waits for storage. Then it ends with an error, and the checkpoint stays."""
 FILE_SECONDS = 60.0
-"""So long for one file, where storage does answer: then its disk has lost it."""
+"""How long a rank waits for one file while storage answers. Then the file counts as lost."""
 DENIED_SECONDS = 15.0
-"""So long for rights to read, which a share may be about to grant again."""
+"""How long a rank waits for the right to read, because a network share may grant it again."""
 
 _PAUSE_SECONDS = 0.1
 _PAUSE_SECONDS_MAX = 5.0

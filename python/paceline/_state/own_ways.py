@@ -48,7 +48,7 @@ def load_again(key: str, module: torch.nn.Module) -> None:
 def own_state(key: str, optimizer: Optimizer) -> State | None:
     """What the optimizer's state_dict holds beside torch's `state` and `param_groups`.
 
-    None: it has another form than torch's. Raises CheckpointError if it cannot be had.
+    None: it has another form than torch's. Raises CheckpointError if its state_dict fails.
     """
     if not has_own_state(optimizer):
         return {}

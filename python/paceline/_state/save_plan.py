@@ -45,7 +45,7 @@ class Leaf:
     container: dict[object, object] | None = None  # the dict that holds it, to detect a new one
     name: object = None
     found: object = None  # the object found there: the tensor or its wrapper
-    live: object = None  # set if `memory` is a copy that each save makes anew
+    live: object = None  # set if `memory` is a copy that each save makes again
     is_frozen: bool = False  # it seldom changes; such tensors get a file of their own
     is_on_device: bool = False  # the device copies it; `memory` is on the device
     is_stepped: bool = False  # only an optimizer's step changes it

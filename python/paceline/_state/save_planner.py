@@ -1,4 +1,4 @@
-"""Makes a plan of a state: which tensors it holds, and what each save asks anew."""
+"""Makes a plan of a state: which tensors it holds, and which values each save reads again."""
 
 import contextlib
 from typing import cast

@@ -1,7 +1,7 @@
 """Saves and restores the state of torch's optimizers.
 
-Tensors of a parameter are leaves of the plan, named `KEY.state.PARAMETER.WHAT`. Each save asks for
-the rest anew: the groups' settings (a learning rate may be a tensor), and state that is no tensor,
+Tensors of a parameter are leaves of the plan, named `KEY.state.PARAMETER.WHAT`. Each save reads
+the rest again: the groups' settings (a learning rate may be a tensor), and state that is no tensor,
 or a container of tensors as LBFGS has it.
 """
 

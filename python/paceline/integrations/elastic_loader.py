@@ -151,7 +151,7 @@ class ElasticLoader(BaseLoader):
         global_batch: samples of one step over all ranks, whatever their number. Not with a batch
             sampler, which decides.
         virtual_ranks: for `FixedOrderReduction`: the number of equal parts of each step.
-        micro_batch: at most so many samples of a rank at once. The share comes in equal parts;
+        micro_batch: samples of a rank at once, at most. The share comes in equal parts;
             `ends_step` is true for the last one, and `weight` scales each loss. Default None: the
             whole share at once.
         drop_last: True: leave out the last samples of an epoch if they fill no whole step. Default

@@ -9,7 +9,7 @@ from paceline.torch import Checkpointer
 class Options(TypedDict, total=False):
     """Options of a Checkpointer that a callback takes. All are optional."""
 
-    keep: int  # so many of the newest checkpoints stay in storage; default 3
+    keep: int  # number of the newest checkpoints that stay in storage; default 3
     every: str | int | None  # steps, or "30s", between saves to storage; None: automatic
 
 

@@ -51,7 +51,7 @@ class Answer:
     plan: ParallelPlan
     kept: Kept  # the entry for the next checkpoint
     because: str  # where the plan comes from
-    cluster: str = ""  # the ranks' devices: their types, order and memory are true
+    cluster: str = ""  # the ranks' devices; their speeds may be placeholders
 
 
 def agree(

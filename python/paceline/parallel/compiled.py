@@ -42,9 +42,9 @@ class Times:
 
 
 def compile_blocks(work: Work, talk: Talk, choice: Compile) -> str:
-    """Compiles the blocks of this rank if that pays; why, or why not, as one sentence.
+    """Compile the blocks of this rank if that pays. Return why, or why not, as one sentence.
 
-    All ranks call it. "" if nobody asked.
+    All ranks call it. "" if the script turned it off.
     """
     if choice is False:
         return ""
@@ -67,7 +67,7 @@ def why_not(work: Work, modules: list[nn.Module]) -> str:
 
 
 def verdict_of(rows: list[Times], blocks: int, passes: int) -> Verdict:
-    """What the times of all ranks say of a step with so many blocks and passes."""
+    """Whether compiled blocks pay in a step with that many blocks, by the times of all ranks."""
     for row in rows:
         if row.compiled <= 0:
             return Verdict(False, f"a block cannot be compiled: {row.why}")

@@ -251,8 +251,8 @@ class Job:
         return place is not None and (place.stage, place.part) == (0, 0)
 
     def _tells(self) -> bool:
-        """Whether this rank's losses are added: of ranks that share layers, only the first
-        one's.
+        """Whether this rank's losses are added. Of ranks that share layers, only the first one's
+        losses are.
         """
         place = self._executor.work.place
         return place is None or place.part == 0

@@ -114,7 +114,7 @@ def _agreed(
     kept: Kept | None,
     measured: Callable[[list[list[Any]]], str | None],
 ) -> Answer:
-    """The plan of all ranks; people hear of it through rank 0."""
+    """Return the plan of all ranks. Rank 0 reports it to its agent, so that people see it."""
     given, giver = _given(plan)
     answer = agree(
         talk, question, devices.name_of(place),

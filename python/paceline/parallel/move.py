@@ -136,7 +136,7 @@ class Mover:
         return self._holds(self._talk.settle(f"stored {self._tries}", mine, judge))
 
     def _is_told(self) -> bool:
-        """Whether the master hears of it, from rank 0."""
+        """Whether rank 0 could report the coming plan to the master."""
         plan = ParallelPlan.parse(self._coming.plan)
         return self._holds(self._talk.decide(f"told {self._tries}", lambda: self._tell(plan)))
 
@@ -170,7 +170,7 @@ def may_move(answer: Answer, checkpointer: Any) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """Of a layer, for one sample; `fixed` bytes are read once a pass."""
+    """Costs of a layer for one sample. `fixed` bytes are read once in each pass."""
 
     flops: float
     saved: float

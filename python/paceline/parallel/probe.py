@@ -190,7 +190,7 @@ def _timed(
         except Exception as error:
             if not seconds or not memory.is_out_of_memory(error):
                 raise
-            break  # the device does not hold the block with so many samples
+            break  # the device has no memory for the block with this many samples
         is_slow = time.perf_counter() - begin > _BLOCK_SECONDS / 4
         if len(seconds) > 1 and (is_slow or seconds[samples] > 4 * seconds[1]):
             break

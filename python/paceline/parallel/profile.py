@@ -44,7 +44,7 @@ def main(words: list[str]) -> int:
 
 
 def measure(processes: int, script: list[str]) -> dict[str, Any]:
-    """What so many processes have measured together. Raises PlanError if one of them fails."""
+    """Return what that many processes measure together. Raise PlanError if one of them fails."""
     with tempfile.TemporaryDirectory(prefix="paceline-profile-") as folder:
         ranks = [_start(rank, processes, script, folder) for rank in range(processes)]
         failed = _wait(ranks)

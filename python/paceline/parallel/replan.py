@@ -112,7 +112,7 @@ def largest_share(plan: ParallelPlan, room: int) -> int:
     needed = max(plan.memory)
     if room <= 0 or needed <= 0:
         return largest
-    # What is needed grows at most in proportion to the share.
+    # The memory that is needed grows at most in proportion to the share.
     return int(largest * min(_GROWTH_MAX, max(1.0, room / needed)))
 
 

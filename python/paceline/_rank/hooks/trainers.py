@@ -49,7 +49,7 @@ def _before(
     def calls(*args: Any, **kwargs: Any) -> Any:
         try:
             step = int(step_of(*args, **kwargs))
-        except Exception:  # a release with other arguments; the training matters more
+        except Exception:  # another release may have other arguments; training goes on
             step = -1
         if step >= 0:
             goes_on(step)
