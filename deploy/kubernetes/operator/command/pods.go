@@ -31,7 +31,7 @@ const (
 	sharedMemory      = "paceline-shm"
 	sharedMemoryPath  = "/dev/shm"
 	defaultGrace      = 30
-	// Pods leave a node that is NotReady after so long; Kubernetes' own default is 300 s.
+	// Seconds after which pods leave a node that is NotReady. Kubernetes' own default is 300.
 	tolerationSeconds = 15
 	// User of a container whose template names none: images often name root, which is refused.
 	defaultUser = 1000
@@ -150,8 +150,8 @@ func addEnvironment(container *corev1.Container, environment map[string]string) 
 	}
 }
 
-// addCredentials mounts the Secret. Everybody in the container may read it, because the template
-// chooses the user; the container has nobody but the job.
+// addCredentials mounts the Secret. All users of the container may read it, because the template
+// chooses the user. Only the job runs in the container.
 func addCredentials(spec *corev1.PodSpec, train *corev1.Container, secret string) {
 	mode := int32(0o444)
 	spec.Volumes = append(spec.Volumes, corev1.Volume{

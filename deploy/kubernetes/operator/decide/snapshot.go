@@ -223,7 +223,7 @@ type Delete struct {
 	Why  string
 }
 
-// Fact is what the master is told of a node. Facts may be repeated.
+// Fact is what the operator reports of a node to the master. Facts may be repeated.
 type Fact struct {
 	Index       uint32
 	Incarnation uint32

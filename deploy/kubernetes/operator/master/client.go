@@ -78,8 +78,8 @@ func (c *client) snapshot() decide.Stream {
 	return c.stream
 }
 
-// tell replaces what the master is to know. The time of a node that will be taken away begins when
-// it is told of first.
+// tell replaces the facts and notices to send to the master. The grace of a node that will be taken
+// away begins with its first notice.
 func (c *client) tell(facts []decide.Fact, notices []decide.NodeNotice) {
 	c.mutex.Lock()
 	leaves := make(map[decide.NodeID]leave, len(notices))

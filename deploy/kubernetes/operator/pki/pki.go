@@ -104,7 +104,7 @@ func (a Authority) Sign(subject Certificate, now time.Time) (tls.Certificate, er
 	return tls.Certificate{Certificate: [][]byte{der, pair.Certificate[0]}, PrivateKey: key}, nil
 }
 
-// Pool is the pool that trusts the authority alone.
+// Pool returns a certificate pool that has only the authority.
 func Pool(certificatePEM []byte) (*x509.CertPool, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(certificatePEM) {

@@ -19,8 +19,8 @@ import (
 	"paceline.dev/operator/pki"
 )
 
-// wordsOf gives the API server's own words where there are some. The name of the pod that was tried
-// is left out: the words hold for the others, too.
+// wordsOf returns the API server's own words, or the error's text if the server gave none. The name
+// of the pod is left out, because the words hold for the job's other pods as well.
 func wordsOf(err error) string {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || status.Status().Message == "" {

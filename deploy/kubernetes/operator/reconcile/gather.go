@@ -148,8 +148,8 @@ func endOf(pod *corev1.Pod, train *corev1.ContainerStatus) (string, time.Time) {
 		if state.Reason != "" && state.Reason != "Error" && state.Reason != "Completed" {
 			details = append(details, state.Reason)
 		}
-		// Of a container that could not be started the runtime tells why; the message of one that
-		// ran is its own.
+		// If a container could not be started, this is the runtime's reason. If it ran, the message
+		// is the container's own.
 		if state.Message != "" && parseEnd(state.Message) == nil {
 			details = append(details, strings.TrimSpace(state.Message))
 		}

@@ -23,7 +23,7 @@ type memory struct {
 	authority pki.Authority
 }
 
-// memories has one memory a job. A job that was made anew under an old name gets a new one.
+// memories has one memory for each job. A new job with the name of an old one gets a new memory.
 type memories struct {
 	mutex sync.Mutex
 	jobs  map[types.NamespacedName]*memory
@@ -52,7 +52,7 @@ func (m *memories) forget(key types.NamespacedName) {
 // lostOf is the evidence of a pod's deletion, in words that follow a name.
 func lostOf(pod string) string { return "lost its pod " + pod + ", which was deleted" }
 
-// podDeleted notes that the API server told of a pod's deletion. It is called by the watch.
+// podDeleted notes that the API server reported a pod's deletion. The watch calls it.
 func (m *memories) podDeleted(key types.NamespacedName, owner types.UID, pod, evidence string) {
 	m.mutex.Lock()
 	found := m.jobs[key]
@@ -80,8 +80,8 @@ func (m *memory) gone(pod, evidence string) {
 	m.known.Gone[pod] = evidence
 }
 
-// note remembers the pods in the list. The cache forgets a deleted pod a moment before the watch
-// tells of it; without this memory the pod would look like one that was never made.
+// note remembers the pods in the list. The cache loses a deleted pod a moment before the watch
+// reports the deletion. Without this memory the pod would look like one that was never made.
 func (m *memory) note(snapshot *decide.Snapshot) {
 	if term := snapshot.Job.Status.MasterTerm; term != m.term {
 		// Each master gets the full time to be heard, also one that another operator starts.

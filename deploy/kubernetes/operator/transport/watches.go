@@ -10,9 +10,9 @@ import (
 
 // Bounds of the pauses between watches of one kind.
 const (
-	// A watch that lived for less is a short one.
+	// A watch that lived for less time than this is a short one.
 	shortWatch = 5 * time.Second
-	// So many short watches in a row are free.
+	// Number of short watches in a row that need no pause.
 	freeWatches = 4
 	pauseMin    = 250 * time.Millisecond
 	pauseMax    = 8 * time.Second
