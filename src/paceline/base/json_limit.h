@@ -23,8 +23,8 @@ struct JsonLimit {
   uint64_t containers = 0;
   uint64_t values = 0;
 
-  // For formats with at least so many bytes of text for each container or value. A short text may
-  // have more.
+  // For formats whose text has at least `to_container` bytes for each container and `to_value`
+  // bytes for each value. The first kFree of each need no text, so that a short text may have more.
   static constexpr JsonLimit PerByte(uint64_t bytes, uint64_t depth, uint64_t to_container,
                                      uint64_t to_value) {
     constexpr uint64_t kFree = 65'536;

@@ -21,7 +21,7 @@ namespace nb = nanobind;
 // comparisons. The interpreter lock guards the state.
 class CallSites {
  public:
-  // Of a file. `kind(path)` returns it as a number.
+  // The kind of a source file. `kind(path)` returns it as a number.
   enum class FileKind : uint8_t { kScript = 0, kPackage = 1, kTorch = 2, kCollectives = 3 };
   static constexpr int kNoOperation = -1;
 

@@ -19,8 +19,8 @@ namespace nb = nanobind;
 
 class LivePlan {
  public:
-  // What stands in the state: dict or None, key, what stands there, its memory, and the tensor
-  // whose form may change in place or None.
+  // One entry of the state: the dict that has it or None, its key, the object there, its memory,
+  // and the tensor whose form may change in place or None.
   using Found = std::tuple<nb::object, nb::object, nb::object, nb::object, nb::object>;
 
   // leaves: the tensors of the state; links: (dict, key, object), what leads to their dicts; sizes:
@@ -54,7 +54,8 @@ class LivePlan {
   const std::vector<uintptr_t>& addresses() const { return addresses_; }
 
  private:
-  // Of a tensor: `x.t_()`, `x.resize_(…)` and `x.data = …` change it and may keep the address.
+  // The form of a tensor. `x.t_()`, `x.resize_(…)` and `x.data = …` change it and may keep the
+  // address.
   struct Form {
     nb::object shape;
     nb::object dtype;

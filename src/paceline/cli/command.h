@@ -1,8 +1,8 @@
 #pragma once
 
 // A command as a table row, and the argument of its handler. To add one: a file
-// cli/<room>/<name>.cc with its handler and flags, a declaration at the end of this header, a row
-// in commands.cc. Help, completion and did-you-mean come with the row.
+// cli/<folder>/<name>.cc with its handler and flags, a declaration at the end of this header, a row
+// in commands.cc. Help, completion and the hint for a misspelt name come with the row.
 
 #include <array>
 #include <span>

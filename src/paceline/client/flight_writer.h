@@ -63,21 +63,21 @@ class FlightWriter {
  private:
   explicit FlightWriter(RingHeader* ring) : ring_(ring) {}
   uint64_t Write(const FlightEvent& event, int64_t now);
-  // The time since the last call went by in the current phase.
+  // Counts the time since the last call for the current phase.
   void Spend(int64_t now);
-  // From then till now is no work but waiting.
+  // Counts the time from `since_ns` till `now` as waiting and not as work.
   void Wait(int64_t since_ns, int64_t now);
   void AddStep(int64_t whole);
 
   RingHeader* ring_;  // null after Leave
-  // Of the step that is under way; of the script's thread.
+  // Times of the step that is under way; only the script's thread uses them.
   int64_t spent_to_ = 0;
   int64_t own_ = 0;
   int64_t data_ = 0;
   int64_t waited_ = 0;
   int64_t other_ = 0;
   StepMeter meter_;
-  // When the newest collective began for which nobody has waited in sight; 0: none.
+  // When the newest collective began for which the script has not waited in Work.wait; 0: none.
   std::atomic<int64_t> pending_since_ = 0;
   std::mutex names_;  // held while a text is added
 };

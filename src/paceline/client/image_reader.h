@@ -41,7 +41,7 @@ class ImageReader {
   const std::vector<ckpt::TensorBox>& boxes() const { return image_.boxes; }
   // Read and verified at the call.
   Result<std::string> Notes();
-  // Of all reads so far; whole chunks count.
+  // Bytes of all reads so far. A chunk counts as a whole.
   uint64_t bytes_read() const { return source_->bytes_read() + notes_->bytes_read(); }
 
   // Copies boxes, or parts of them. See ckpt::Restore.

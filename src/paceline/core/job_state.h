@@ -161,10 +161,10 @@ struct JobState {
   bool evidence_in_world = false;       // or by other evidence
   bool has_resumed = false;             // an attempt has continued from a step of an earlier one
   int64_t step_max = -1;                // highest known step at the last record
-  std::vector<SlowFinding> slow;        // told of the current world, and not over
+  std::vector<SlowFinding> slow;        // recorded for the current world, and not over
   std::optional<ModelDescribed> model;  // the newest
   std::optional<ParallelPlanChosen> plan;  // the newest, perhaps of a world that is over
-  int64_t bad_loss_step = -1;  // of the newest run of bad losses told of the current world
+  int64_t bad_loss_step = -1;  // first step of the newest series of bad losses in the world
   std::string waiting_for;
   Duration stop_grace;
   int stop_signal = 0;  // 0: SIGTERM
@@ -194,8 +194,8 @@ struct JobState {
   const Seat& SeatOf(const NodeState& node) const { return world->seats[node.seat]; }
   // The number of nodes that the next world may have, by the user's limits and the ranks' needs.
   WorldBounds NextBounds() const;
-  // Only a world of so many ranks can restore the job's checkpoints, because each rank has its own
-  // parameters. 0: any world can.
+  // The number of ranks that a world needs to restore the job's checkpoints, because each rank has
+  // its own parameters. 0: any number.
   uint32_t RanksFixed() const;
   bool AnyWorldYet() const { return last_world.generation.value() != 0; }
 };
@@ -274,8 +274,8 @@ struct Watch {
   uint32_t done_seats = 0;
   uint32_t quiet_ranks = 0;
   HangWatch hang;
-  std::optional<LossWentBad> bad_loss = {};  // heard of, and perhaps told already
-  int64_t step = -1;                         // highest absolute step heard of
+  std::optional<LossWentBad> bad_loss = {};  // reported, and perhaps recorded already
+  int64_t step = -1;                         // highest absolute step reported
   int64_t step_count = 0;                    // highest hook count of the current world
   uint32_t saved_files = 0;                  // most that a rank of the current world wrote
   Instant filed_at;                          // when a rank told that it wrote one more,

@@ -89,7 +89,7 @@ struct NodeEvicted {  // taken out of the world by a failed verdict; never seate
   NodeId node;
   std::string name;
   std::string reason;
-  std::string host;  // gets no node of the job any more; "": nobody can choose hosts
+  std::string host;  // gets no node of the job any more; "": hosts cannot be chosen
 };
 struct RankFailed {
   NodeId node;
@@ -98,7 +98,7 @@ struct RankFailed {
   Rank rank;
   int64_t step = -1;  // of that rank; absolute if the script reported it
   int64_t step_count = 0;
-  bool charged = true;    // false: nobody's fault (store port taken)
+  bool charged = true;    // false: no node or script caused it (store port taken)
   bool explains = false;  // explains the end of this generation and takes over the charge
   ExitCause cause;
 };
@@ -150,22 +150,24 @@ struct HangJudged {
   std::vector<Rank> culprits;      // may be empty: a link or a mount is no rank
   std::vector<std::string> lines;  // the evidence
 };
-// Ranks take longer for each step than their peers, who wait for them. Nothing is done about it.
+// Ranks take longer for each step than their peers, who wait for them. Only recorded: no decision
+// follows.
 struct RankSlow {
   Generation generation;
   SlowFinding finding;
 };
 struct RankNoLongerSlow {
   Generation generation;
-  SlowFinding finding;  // as it was told
+  SlowFinding finding;  // as it was recorded
 };
-// A run of bad losses began. The ranks of a world share their fate: it is told once, by the first.
+// A series of bad losses began. It affects all ranks of a world, so it is recorded once, for the
+// first rank that reports it.
 struct LossWentBad {
   Generation generation;
   Rank rank;
   BadLoss bad;
 };
-// What the ranks train, by their parallel plan's summary. Told once for each model.
+// The model that the ranks train, by their parallel plan's summary. Recorded once for each model.
 struct ModelDescribed {
   std::string name;
   uint64_t parameters = 0;
@@ -204,7 +206,7 @@ struct StopDecided {
 struct JobFinished {
   int exit_code = 0;
   std::string reason;
-  int64_t step = 0;  // the last one, else the steps of the last world; 0: none is known
+  int64_t step = 0;  // the last one, or if unknown the steps of the last world; 0: none is known
 };
 struct WishChanged {  // a node that the platform started died before it registered: it is wished
                       // anew

@@ -229,8 +229,8 @@ bool EndWithoutStorage(Turn& turn) {
   return true;
 }
 
-// Takes out the one node that cannot start its ranks if the others can go on without it. A job is
-// not ended for a broken host, and does not try that host for ever.
+// Takes out the one node that cannot start its ranks if the others can go on without it. So a
+// broken host does not end the job, and is not tried without end.
 bool TakeOutBroken(Turn& turn) {
   const JobState& state = turn.state();
   const BudgetState& budget = state.budget;

@@ -10,7 +10,8 @@ namespace paceline::core {
 
 namespace {
 
-// A node under notice kills its ranks so long before the platform kills them.
+// Time between the kill of the ranks on a node under notice and the kill of the node by its
+// platform.
 constexpr Duration kKilledBefore = Duration::Milliseconds(500);
 
 // Facts that change the assignments of many nodes.
@@ -52,13 +53,13 @@ Assignment RunAssignment(const JobState& state, const NodeState& node) {
   return assignment;
 }
 
-// What a node that left still has until its platform takes it away.
+// The time that a node that left still has until it must kill its ranks.
 Duration TimeLeft(const NodeState& node) {
   if (!node.notice.has_value()) return Duration::Infinite();
   return std::max(Duration(), node.notice->leave_by - node.since - kKilledBefore);
 }
 
-// Of the agent of a node that is sent away.
+// The exit code of the agent of a node that leaves or is taken out.
 int ExitCodeOf(const NodeState& node) {
   return node.status == NodeState::Status::kEvicted ? kExitFenced : 0;
 }

@@ -21,8 +21,8 @@ namespace paceline {
 class Agreements {
  public:
   static constexpr size_t kLoadersMax = 1'024;  // further ones are not compared
-  static constexpr size_t kPlacesMax = 64;  // of a loader, the highest ones; an epoch is one place
-  static constexpr size_t kPeersMax = 65'536;  // of a loader; others are told nothing
+  static constexpr size_t kPlacesMax = 64;      // the highest of a loader; an epoch is one place
+  static constexpr size_t kPeersMax = 65'536;   // of a loader; further ones get no message
 
   // Handles a kAgree of `from`.
   void Take(const LeasePeer& from, const LeaseFrame& frame, std::vector<LeaseAnswer>* answers);

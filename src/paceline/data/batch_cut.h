@@ -18,7 +18,7 @@ struct BatchSpec {
   uint64_t samples = 0;       // of an epoch
   uint64_t global_batch = 0;  // samples of a step, over all ranks
   uint64_t world_size = 1;
-  uint64_t micro_batch = 0;  // at most so many samples of a rank at once; 0: all of them
+  uint64_t micro_batch = 0;  // samples of a rank at once, at most; 0: all of them
   bool drop_last = false;    // leave out samples that fill no whole step
   bool even_steps = true;    // every rank has samples in every step
 };

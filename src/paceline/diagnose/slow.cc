@@ -179,7 +179,8 @@ bool SlowWatch::IsSlow(size_t rank, double limit, const Means& means) const {
     if (windows_[i].excess[rank] > least) ++slow;
   }
   if (was_named) return slow >= 2;
-  // Of two ranks each is the other's only peer, so their difference has the noise of both.
+  // In a world of two ranks each is the other's only peer, so their difference has the noise of
+  // both.
   if (slow < (named_.size() == 2 ? kWindows : kSlowWindows)) return false;
   const Step& own = means.steps[rank];
   const double excess = own.busy() - MedianWithout(means.busy, own.busy());

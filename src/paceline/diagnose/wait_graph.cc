@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kMembersMax = 65'536;
 
-// Of one member, from its calls in the group by sequence number.
+// The position of one member of a group, from its calls there by sequence number.
 Position PositionOf(std::span<const Call> calls) {
   Position position;
   // Older records than those in the ring are complete: the ring has thousands of newer ones.
@@ -168,7 +168,7 @@ std::set<uint32_t> CircleOf(const WaitGraph& graph) {
   return left;
 }
 
-// Of each group, the lowest place in its levels of a rank that was added.
+// For each group the lowest place in its levels that an added rank has.
 class LowestPlaces {
  public:
   explicit LowestPlaces(const WaitGraph& graph) : lowest_(graph.groups.size(), SIZE_MAX) {

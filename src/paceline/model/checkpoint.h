@@ -34,7 +34,7 @@ inline constexpr uint32_t kKeepAll = 1'000'000;
 // The arguments of the script's Checkpointer, equal on every rank.
 struct CheckpointTerms {
   std::string directory;  // absolute; all hosts see it
-  uint32_t keep = 3;      // so many of the newest stay; kKeepAll: all stay
+  uint32_t keep = 3;      // number of the newest that stay; kKeepAll: all
   PersistPolicy policy;
   // Copies of each image in the memory of other hosts. None: one if there is another host.
   std::optional<uint32_t> replicas;
@@ -114,7 +114,7 @@ struct CheckpointReport {
   // The world whose ranks run here. No rank of an older world lives, so older images are final.
   Generation generation;
   std::optional<CheckpointTerms> terms;    // none: no rank has made a Checkpointer yet
-  std::vector<MemoryImage> images;         // on this host, also those of other nodes of it
+  std::vector<MemoryImage> images;         // on this host, including those of its other nodes
   std::vector<ShardState> shards;          // of the newest order
   std::optional<CommitState> commit;       // of the newest order
   std::optional<StoredCheckpoint> stored;  // newest one in the directory, as this node sees it
@@ -224,10 +224,10 @@ struct CheckpointOrder {
   // reads by itself. All of them get the same list in the same order.
   std::vector<StorageReader> readers;
   uint32_t replicas = 0;                // of each image, on other hosts
-  std::optional<SavedStep> replicated;  // newest step with so many copies of each image
+  std::optional<SavedStep> replicated;  // newest step whose images all have `replicas`
   std::optional<SavedStep> copying;     // the step that is being copied
-  // Of `replicated`: which files equal one on this node. A master may be lost together with the
-  // host of such a file, so each node remembers them.
+  // Which files of `replicated` equal one on this node. A master may be lost together with the host
+  // of such a file, so each node remembers them.
   std::vector<EqualFiles> equal;
   std::string replica_problem;  // why there are no copies; empty: there are, or will be
   bool operator==(const CheckpointOrder&) const = default;

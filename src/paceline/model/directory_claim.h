@@ -22,8 +22,8 @@ struct ForeignCheckpoint {
 
 struct DirectoryClaim {
   std::string job_id;
-  // Of the master that the claiming process listens to: of two masters of one job, the one of the
-  // higher term has the directory.
+  // The term of the master to which the claiming process listens. If two masters of one job claim
+  // the directory, the one of the higher term has it.
   uint64_t term = 0;
   // The process that renews the claim: an agent or a keeper.
   std::string host;

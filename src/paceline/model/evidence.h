@@ -51,7 +51,7 @@ struct RankEvidence {
   bool moved = false;       // meanwhile bytes were read or written, or a system call returned
   bool is_pressed = false;  // its host has too few processors for what runs there
   std::string waits_in;     // the system call of the main thread, with its path or peer; "" unknown
-  // Of the main thread, innermost first. If empty, `no_stack` says why.
+  // The stack of the main thread, innermost frame first. If empty, `no_stack` says why.
   std::vector<StackFrame> stack;
   std::string no_stack;
   bool operator==(const RankEvidence&) const = default;

@@ -81,7 +81,8 @@ struct Timers {
 };
 
 struct Budgets {
-  // Without --max-restarts: stop after so many equal failures in a row without progress.
+  // Without --max-restarts: number of equal failures in a row without progress after which the job
+  // stops.
   uint32_t no_progress_failures = 3;
   // Restarts of a node's processes without progress before the node is replaced.
   uint32_t node_restarts = 2;

@@ -75,8 +75,8 @@ inline constexpr size_t kLeaseFrameBytesMax = 64 << 10;
 
 void AppendFrame(const LeaseFrame& frame, std::string* bytes);
 
-// Appends the complete frames in `bytes` to `frames`; returns their size. None if `bytes` has
-// something else.
+// Appends the complete frames in `bytes` to `frames`; returns their size. Returns nullopt if
+// `bytes` has anything that is no frame.
 std::optional<size_t> TakeFrames(std::string_view bytes, std::vector<LeaseFrame>* frames);
 
 // A worker's opening of a data set.

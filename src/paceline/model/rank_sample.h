@@ -1,7 +1,7 @@
 #pragma once
 
-// What the steps of a rank took, as sums since its attempt began, and what follows from comparing
-// them with its peers'.
+// Step times of a rank, as sums since its attempt began, and what follows from a comparison with
+// its peers'.
 
 #include <cstdint>
 #include <string>
@@ -35,7 +35,8 @@ inline constexpr Duration kSampleTime = Duration::Milliseconds(500);
 // Adds up steps, block by block.
 class StepMeter {
  public:
-  // Of one step, whose count means nothing. True: a block is over, and sums() has grown.
+  // Adds the times of one step; `step.steps` is not read. Returns true if a block is complete, so
+  // sums() has grown.
   bool Add(const StepSums& step);
   const StepSums& sums() const { return sums_; }
 

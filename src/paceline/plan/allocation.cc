@@ -8,7 +8,7 @@
 namespace paceline::plan {
 namespace {
 
-// Of types whose speed is not known; whether a model fits does not depend on it.
+// Speeds of types and links that were not measured. Whether a model fits does not depend on them.
 constexpr double kAnyFlops = 1e12;
 constexpr double kAnyBandwidth = 1e11;
 constexpr Link kAnyLink{.seconds = 1e-5, .bandwidth = 1e9};

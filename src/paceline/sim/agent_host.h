@@ -139,7 +139,7 @@ class AgentHost {
   Duration retry_delay_;
   Duration worst_lateness_;
   Instant armed_for_ = Instant::Max();
-  std::optional<PlanNote> plan_;         // the newest that rank 0 told of here
+  std::optional<PlanNote> plan_;         // the newest that rank 0 reported here
   std::deque<Task> backlog_;             // while frozen
   std::map<uint32_t, RankReport> sent_;  // by local rank, the last report on this connection
 };

@@ -29,7 +29,7 @@ struct SaveOptions {
   bool is_used = false;  // false: the script saves by itself, instantly
   CheckpointTerms terms;
   int64_t every = 1;  // steps between the script's saves
-  // The script restarts its step count after so many steps, as in each epoch; a multiple of
+  // Number of steps after which the script restarts its step count, as at each epoch; a multiple of
   // `every`. 0: never.
   int64_t recount = 0;
   uint32_t slots = 4;                             // of an arena
@@ -58,13 +58,13 @@ struct LinkQuality {
 // How fast the ranks work, if they report step times.
 struct PaceOptions {
   bool is_told = false;
-  std::optional<uint32_t> slow_rank;  // of every world: it works half as long again
-  uint32_t noise_permille = 0;        // of a step's work
+  std::optional<uint32_t> slow_rank;  // of every world: its work takes 1.5 times as long
+  uint32_t noise_permille = 0;        // random part of a step's work
 };
 
 // The parallel plan of the script, and what it needs.
 struct PlanOptions {
-  bool is_used = false;  // the script calls parallelize, and its ranks tell of the plan
+  bool is_used = false;  // the script calls parallelize, and its ranks report the plan
   std::string summary;   // docs/formats/parallel_plan.md
   std::string wishes;
   // Bytes of each device of a node, by the node's index, over and over.

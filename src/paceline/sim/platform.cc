@@ -59,7 +59,7 @@ void SimWorld::GiveNotice(Node& node, Duration left) {
   const uint64_t agent = node.agent() == nullptr ? 0 : node.agent()->incarnation();
   queue_.After(left, [this, &node, is_calm, agent, boots = node.boot_count()] {
     if (node.boot_count() != boots) return;
-    // Somebody may have started it again meanwhile, and it knows of no notice.
+    // The node may have a new agent meanwhile, which got no notice.
     const bool is_that = node.agent() != nullptr && node.agent()->incarnation() == agent;
     if (is_that) ForEachCheck([&](Check& check) { check.TakenAway(*this, node, *is_calm); });
     node.PowerOff(!options_.local_platform);

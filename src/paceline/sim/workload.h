@@ -58,7 +58,7 @@ class Workload {
     int64_t saved_to = 0;
   };
   Saving SavingOf(const Node& node, Rank rank) const;
-  // The identity of the save that the script makes after so many steps.
+  // The identity of the save that the script makes after `done` steps.
   SavedStep NameOf(Generation generation, int64_t done) const;
   // The number of steps after which that world makes its first save from `from` on.
   int64_t FirstFrom(Generation generation, SavedStep from) const;
@@ -77,7 +77,7 @@ class Workload {
   void Fill(RankReport& report) const;
   // The evidence that the node's agent collects about its ranks of that world.
   std::vector<RankEvidence> Evidence(const Node& node, Generation generation) const;
-  // What its ranks' steps took, as far as they are done.
+  // Step times of the node's ranks, for the steps that are done.
   std::vector<RankSample> Samples(const Node& node, Generation generation);
   bool IsStepping(Generation generation) const;
   int64_t StepOf(Generation generation) const;  // -1: none yet

@@ -1,5 +1,6 @@
-// What the ranks' steps take: half of a step is a rank's own work, which varies, and the rest is
-// waiting. A slow rank works longer and waits less; the step takes as long as it does anyway.
+// Step times of the ranks. Half of a step is a rank's own work, which varies, and the rest is
+// waiting. A slow rank works longer and waits less. The step takes as long as it would without a
+// slow rank.
 
 #include <algorithm>
 

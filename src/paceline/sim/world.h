@@ -118,7 +118,8 @@ class SimWorld {
   void Tell(ConnectionId connection, core::Event event);
   // A message that is no event of the job. `life`: the master's incarnation that it is for.
   void CallMaster(ConnectionId connection, std::function<void(Master&, uint64_t life)> task);
-  // Who answers at the job's address: sometimes the former one, while that is awake.
+  // The master that answers at the job's address. Sometimes it is the former one, while that is
+  // awake.
   Master& MasterToDial();
   // Agents that live now.
   uint32_t CountAgents() const;

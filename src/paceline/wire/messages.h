@@ -202,7 +202,7 @@ struct SlowStatus {
 
 // The parallel plan of the current or last world, if its script has one.
 struct PlanStatus {
-  uint64_t generation = 0;  // 0: no plan was told of
+  uint64_t generation = 0;  // 0: no plan was reported
   std::string words;        // "data 2"
   std::string sentence;
   double step = 0;   // predicted seconds; 0: not known

@@ -15,7 +15,7 @@ namespace paceline::agent {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{500};
-// A thread that sleeps and wakes so much later had no processor.
+// A thread sleeps for kNap. If it wakes more than kLate later, the host had no free processor.
 constexpr std::chrono::milliseconds kNap{10};
 constexpr std::chrono::milliseconds kLate{200};
 constexpr Duration kSamplePatience = Duration::Seconds(3);

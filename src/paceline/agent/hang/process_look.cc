@@ -42,7 +42,7 @@ std::string TargetOf(const std::string& link) {
   return length <= 0 ? "" : std::string(text.data(), static_cast<size_t>(length));
 }
 
-// What a call's first argument is.
+// The meaning of a system call's first argument.
 enum class Argument { kOther, kDescriptor, kPolled };
 
 struct KnownCall {

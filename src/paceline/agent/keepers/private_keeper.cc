@@ -432,7 +432,8 @@ class PrivateKeeper {
 
 absl::StatusOr<int> RunPrivateKeeper(const PrivateKeeperOptions& options) {
   BlockAgentSignals();
-  // Before any thread starts. Its child processes speak to object stores and do not use gRPC.
+  // Before any thread starts, because the environment of the process changes. The child processes
+  // that speak with object stores do not use gRPC, so the change does not affect them.
   wire::UseOnlyTls13();
   const Fd lock(::open((options.socket + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!lock.is_open() || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {

@@ -54,7 +54,8 @@ LeaseRelay::~LeaseRelay() {
 
 void LeaseRelay::SetMaster(const std::string& address) {
   reactor_->Post([this, address] {
-    // A new master on the same port has closed the connection. This handles another port.
+    // If a new master has the same address, its predecessor's connection is closed already. Only
+    // another address needs a new connection here.
     if (address == master_) return;
     master_ = address;
     BreakUpstream("there is a new master");

@@ -33,7 +33,7 @@ class DiskWatch {
   std::optional<Instant> full_since_;
 };
 
-// The line for a rank's stderr after the disk was full for so long.
+// Returns the line that a rank's stderr gets after the disk was full for the time `full`.
 std::string FullDiskNote(Duration full);
 
 // Reserves blocks of the disk for the error record of the node's first failed rank, as a file of

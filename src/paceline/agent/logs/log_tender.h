@@ -2,8 +2,9 @@
 
 // The thread that keeps the ranks' log files within their limits and watches the disk below them.
 //
-// The disk may answer nobody for minutes: a frozen disk, or a network file system whose server is
-// gone. The agent's loop must not wait for it, because a node whose agent is silent is lost.
+// A call to the disk may block for minutes: the disk is frozen, or the server of a network file
+// system is gone. The agent's loop must not wait for it, because a node whose agent is silent is
+// lost.
 
 #include <atomic>
 #include <cstdint>
@@ -24,7 +25,7 @@ class LogTender {
   };
   struct Round {
     uint64_t generation = 0;        // whose files are trimmed
-    std::vector<LoggedRank> ranks;  // those told that the disk was full
+    std::vector<LoggedRank> ranks;  // their stderr gets the note of a full disk
   };
 
   // `logs` must outlive the tender. `error_dir` gets the room for the first failure.

@@ -20,9 +20,9 @@ std::vector<MemoryRoom> DiskRoomAt(const std::string& folder);
 // True if the folder is on a network file system or does not exist.
 bool IsFarAway(const std::string& folder);
 
-// The first room that is too small for `needed` bytes, of which `held` are already taken, and a
-// reserve for others: "/dev/shm has 1.2 GB left, of which 268.4 MB are for others". Empty if all
-// are large enough.
+// Returns the first room that is too small for `needed` bytes and a reserve for other programs, as
+// text: "/dev/shm has 1.2 GB left, of which 268.4 MB are for others". `held` of the needed bytes
+// are taken already. Empty if all rooms are large enough.
 std::string Lacking(const std::vector<MemoryRoom>& rooms, uint64_t held, uint64_t needed);
 
 }  // namespace paceline::agent

@@ -112,7 +112,7 @@ struct LookDone {
 struct ClaimDone {
   ClaimTask task;
   std::optional<DirectoryClaim> found;  // of a read
-  // Of a read without a claim of this job: other jobs' checkpoints.
+  // Other jobs' checkpoints, after a read that found no claim of this job.
   std::vector<ForeignCheckpoint> foreign = {};
   bool is_passed = false;  // of a claim: another claim is there
   std::string problem;

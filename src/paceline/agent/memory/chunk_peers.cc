@@ -36,7 +36,7 @@ Result<HeldChunk> ChunkPeers::Ask(const StorageReader& reader, const StoredChunk
   lock.unlock();
   Result<HeldChunk> taken = Failure{FailureKind::kBusy, ""};
   if (client != nullptr) taken = AskOver(client.get(), chunk);
-  // There is no connection, or it was idle for so long that the other side closed it.
+  // Dial: there is no connection, or the other side closed it because it was idle for long.
   if (!taken.ok() && taken.failure().kind == FailureKind::kBusy) {
     Result<std::unique_ptr<wire::BulkClient>> dialled = Dial(reader);
     client = dialled.ok() ? *std::move(dialled) : nullptr;

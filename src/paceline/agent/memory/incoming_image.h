@@ -30,7 +30,7 @@ class IncomingImage : public std::enable_shared_from_this<IncomingImage> {
   struct Place {
     std::string path;  // of the copy's arena
     ckpt::ArenaIdentity identity;
-    // Whether there is room for so many bytes. Empty if there is.
+    // Returns "" if there is room for that many bytes, else what is short.
     std::function<std::string(uint64_t)> lacking;
     // The arena, if it is already mapped. A second mapping would fault in each page again, which
     // takes a third of the copy's time.
@@ -72,7 +72,7 @@ class IncomingImage : public std::enable_shared_from_this<IncomingImage> {
 
  private:
   enum class State { kWaiting, kFilling, kSealed, kAbandoned };
-  // An arena with so much room: the present one, or a new one.
+  // Returns an arena with room for `bytes`: the present one, or a new one.
   Result<std::shared_ptr<ckpt::Arena>> ArenaFor(uint64_t bytes);
   bool AwaitChunk(size_t chunk);
   std::byte* ChunkAt(size_t chunk) const;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parallel plan that rank 0 of the world told of, if rank 0 runs on this node. Each master
-// hears of it once: the journal may not have it yet.
+// The parallel plan that rank 0 of the world reported, if rank 0 runs on this node. Each master
+// gets it once, because the journal may not have it yet.
 
 #include <functional>
 #include <optional>

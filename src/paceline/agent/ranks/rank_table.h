@@ -97,9 +97,10 @@ class RankTable {
     uint64_t sampled_steps = 0;    // of the last one
     Reactor::TimerId waiting = 0;  // for the starter's message about an end
   };
-  // Looks at its ring if that is due.
+  // Notes in `report` whether the rank is quiet, by its ring. Does nothing before the rank can be
+  // quiet.
   void NoteQuiet(Living* rank, RankReport* report) const;
-  // Removes a rank from the table.
+  // Removes a rank from the table and returns it; nullopt if it is not there.
   std::optional<Living> Drop(uint32_t local_rank);
   void OnPidfd(uint32_t local_rank);
   // The cause of an end that this agent did not see, from the slot and the files.

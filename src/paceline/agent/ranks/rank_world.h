@@ -26,8 +26,8 @@ struct RankWorld {
   // For ranks of a dead keeper: their world's generation. 0: a new rank.
   uint64_t generation = 0;
   // The newest checkpoint in the directory, from its name, as these ranks saw it at their start.
-  // Generation 0: there is none. None: nobody looked, because the job was restarted, or the
-  // directory could not be read.
+  // Generation 0: there is none. None: no rank read the directory, because the job was restarted,
+  // or the directory could not be read.
   std::optional<SavedStep> in_directory = {};
   // With several hosts: the join string of host 0's keeper, and this host's address.
   std::string join = {};

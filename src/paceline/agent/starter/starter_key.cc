@@ -98,7 +98,8 @@ constexpr std::array<std::string_view, 10> kInherited = {
     "Umask",  "Groups", "CapInh",     "CapPrm",  "CapEff",
     "CapBnd", "CapAmb", "NoNewPrivs", "Seccomp", "Cpus_allowed"};
 
-// What a shell sets with ulimit, taskset, nice, umask or sg, and a container by its rights.
+// The limits and rights that ranks inherit: those that a shell sets with ulimit, taskset, nice,
+// umask or sg, and those of a container.
 std::string ProcessLimits() {
   std::string text = ReadText("/proc/self/limits", kProcBytesMax);
   Append(&text, ::getpriority(PRIO_PROCESS, 0), ReadText("/proc/self/oom_score_adj", 64));

@@ -90,7 +90,8 @@ Result<std::unique_ptr<Arena>> Arena::OpenOrMake(const std::string& path,
     return Failure{FailureKind::kInvalid, "an image of an absurd size"};
   }
   Result<std::unique_ptr<Arena>> found = Open(path, identity);
-  // Also with another number of slots: a new file would lose the images in this one.
+  // An arena with another number of slots is used as well, because a new file would lose its
+  // images.
   if (found.ok() && (*found)->image_bytes_max() >= size.image_bytes) return found;
   if (!found.ok() && found.failure().kind != FailureKind::kNotFound &&
       found.failure().kind != FailureKind::kDamaged) {

@@ -83,8 +83,8 @@ Result<void> WriteClaim(Store* store, const std::optional<DirectoryClaim>& over,
   const std::string text = ToText(claim);
   Result<void> put = [&]() -> Result<void> {
     if (there.empty()) return Put(store, kClaimName, text, Store::PutMode::kNew);
-    // A claim that is renewed in time has no competitors, so it is replaced in one step. Without a
-    // claim for a moment, another job could take the directory.
+    // A claim that is renewed in time has no competitors, so it is replaced in one step. If the
+    // claim were missing for a moment, another job could take the directory.
     const bool is_renewed = over.has_value() && over->IsBySameProcess(claim);
     if (is_renewed && store->traits().has_folders) {
       return Put(store, kClaimName, text, Store::PutMode::kReplace);

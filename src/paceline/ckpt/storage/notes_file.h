@@ -11,8 +11,8 @@ namespace paceline::ckpt {
 
 inline constexpr uint64_t kNotesBytesMax = uint64_t{256} << 20;
 
-// kTooLarge: so many values, or so deep, that a rank would need too much memory for them. Saves are
-// checked, so that no restore fails for this.
+// kTooLarge: the values are too many or nested too deep, so a rank would need too much memory for
+// them. Saves are checked, so that no restore fails for this.
 Result<void> CheckNotesSize(std::string_view text);
 // As CheckNotesSize. kInvalid: the text is malformed. IsNewer (ckpt/storage/manifest.h): a newer
 // version wrote it.

@@ -26,7 +26,8 @@ Result<void> PutRescueCall(Store* store, const RescueCall& call);
 // The answers to that call, ordered by node.
 Result<std::vector<RescueAnswer>> ReadRescueAnswers(Store* store, const RescueCall& call);
 Result<void> PutRescueAnswer(Store* store, const RescueAnswer& answer);
-// Of earlier calls, too. Failures are ignored: answers to other calls do not count.
+// Removes answers to earlier calls as well. Failures are ignored: answers to other calls do not
+// count.
 void RemoveRescueAnswers(Store* store);
 
 }  // namespace paceline::ckpt

@@ -103,7 +103,8 @@ int Rm(Invocation& invocation, const std::string& path) {
     return out.Fail(
         NoCheckpoint(path, "it is a directory of checkpoints: name the one to remove, DIR/step-…"));
   }
-  // Of several with the step, the newest that is whole. A damaged one is removed by its name.
+  // If several checkpoints have the step, the newest complete one is removed. A damaged one is
+  // removed by its name.
   const ckpt::Folder* going = &named->folders.front();
   for (const ckpt::Folder& folder : named->folders) {
     if (folder.state != ckpt::FolderState::kWhole) continue;

@@ -58,7 +58,7 @@ class RescueTalk {
   const std::string where_;
   RescueCall call_;
   std::string former_;     // the id of the call that was there before
-  bool has_lost_ = false;  // another command speaks
+  bool has_lost_ = false;  // another command has made its call
   std::vector<RescueAnswer> answers_;
 };
 

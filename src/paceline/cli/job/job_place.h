@@ -35,7 +35,7 @@ struct JobPlace {
   bool is_joined = false;        // the master runs on another host
   bool is_run_dir_gone = false;  // removed while the job's launcher lives; see KnownJobs
   double created = 0;            // seconds since 1970; 0 = not told
-  std::optional<JobEnd> end;     // as told by a master that ran on another host
+  std::optional<JobEnd> end;     // as a master on another host reported it
 
   // The kernel reuses pids, so the start time is compared as well.
   bool has_master() const;  // on this host

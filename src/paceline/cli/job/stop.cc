@@ -75,7 +75,8 @@ int AskLauncher(const JobPlace& place, bool force, Output& out) {
   return kExitDone;
 }
 
-// Of a job whose master runs on another host, which is not asked to stop the job for the others.
+// For a job whose master runs on another host: that master is not asked to stop the job for the
+// other hosts.
 Problem PartHasEnded(const JobPlace& place) {
   return {.code = "PL-E030",
           .what = "this host's part of " + place.id + " has ended already",

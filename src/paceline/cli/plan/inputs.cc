@@ -196,8 +196,8 @@ Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& na
                   "a config.json of one of these families, or a script");
 }
 
-// What follows the script is the script's own. A person who types a model's name or our flags there
-// means something else.
+// Refuses a script that is a model's name or config, or that has --cluster behind it without one
+// before. Words behind the script are the script's own, so the user meant something else.
 Check MisplacedFlag(const Invocation& invocation) {
   const std::vector<std::string>& words = invocation.line.positionals;
   if (words.empty()) return std::nullopt;

@@ -80,7 +80,7 @@ int RunKeeperCommand(Invocation& invocation) {
                                                     .job_id = options.job_id,
                                                     .folder = line.Text("leases"),
                                                     .launcher = ProcessOf(line.Text("launcher"))});
-  // Another one was faster: whoever wanted one has it.
+  // Another keeper has already started, so the ranks that wanted one have it.
   if (absl::IsAlreadyExists(code.status())) return 0;
   if (code.ok()) return *code;
   return invocation.out.Fail(ProblemFrom(code.status()));

@@ -20,7 +20,7 @@
 namespace paceline::cli {
 namespace {
 
-// Agents are asked to leave so long before their platform kills them.
+// Time between the last moment at which agents may leave and their kill by the platform.
 constexpr int64_t kBeforeTakenNs = 1'000'000'000;
 // A notice is told again after this time. A master that was stopped meanwhile takes the time that
 // is left as counted from when it reads the message, so the newest message has to be exact.

@@ -87,7 +87,8 @@ class Preparation {
   }
 
  private:
-  // A run directory that outlived its container or host holds this job already.
+  // Returns true if the run directory holds this job already, because it outlived the job's
+  // container or host.
   bool GoesOnWhereItWas() const {
     if (request_.run_dir.empty() || !request_.credentials.empty()) return false;
     const std::string job = JobLeftBehind(request_.run_dir, input_.facts.cwd, input_.args);

@@ -195,7 +195,8 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
   return end.exit_code;
 }
 
-// Also errors that earlier launchers of this directory wrote.
+// The size of a file; 0 if there is none. The launcher's log may begin with errors of earlier
+// launchers of this directory.
 size_t BytesOf(const std::string& path) {
   struct stat found {};
   return ::stat(path.c_str(), &found) == 0 ? static_cast<size_t>(found.st_size) : 0;

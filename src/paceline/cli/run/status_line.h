@@ -47,7 +47,7 @@ class StatusLine {
   wire::ControlClient& client_;
   Console& console_;
   const Place place_;
-  WaitTeller teller_;            // of waits that the master tells of
+  WaitTeller teller_;            // of waits that the master reports
   WaitTeller no_master_teller_;  // of a master that does not answer
   agent::DiskWatch disk_;
   std::mutex mutex_;

@@ -178,7 +178,7 @@ bool IsQuantity(std::string_view text) {
   return has_number && std::find(std::begin(kUnits), std::end(kUnits), unit) != std::end(kUnits);
 }
 
-// Checks what would make an object that the cluster refuses.
+// Refuses texts for which the cluster would refuse the job's object.
 Check CheckTexts(const Submission& submission) {
   for (const auto& [flag, value] :
        {std::pair("--cpus", submission.cpus), std::pair("--memory", submission.memory)}) {

@@ -29,8 +29,8 @@ struct CheckpointCommitted {
   std::string directory;
   SavedStep saved;
   uint64_t bytes = 0;
-  // Parameters of one name differ between its ranks (pipeline stages), so only a world of so many
-  // ranks can continue from it. 0: any world can.
+  // The number of ranks that a world needs to continue from this checkpoint; 0: any number. It is
+  // fixed if parameters of one name differ between the ranks (pipeline stages).
   uint32_t ranks_fixed = 0;
   bool operator==(const CheckpointCommitted&) const = default;
 };
@@ -57,8 +57,8 @@ struct CheckpointBook {
   std::optional<CheckpointCommitted> committed;
   Instant committed_at;  // meaningful with `committed`
   Instant begun_at;      // when the job's first restore was decided; 0: not yet
-  // Of the last commit, even if that was found damaged: older checkpoints and the images in memory
-  // have the same number of ranks.
+  // The number of ranks that the last commit needs; 0: any. It stays if that checkpoint is found
+  // damaged, because older checkpoints and the images in memory need the same number.
   uint32_t ranks_fixed = 0;
   std::vector<std::string> damaged;
   std::optional<CheckpointNotStored> not_stored;  // none: storage has accepted all saves since

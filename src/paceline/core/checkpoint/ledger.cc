@@ -33,7 +33,7 @@ bool CheckpointLedger::IsDue(Instant now, const CheckpointView& view, bool is_ca
   // Nodes that had the newest step may be lost now, without a report.
   const bool is_other = view.is_ending != was_ending_ || view.members.size() != looked_with_;
   if (is_other && !is_over_) return true;
-  // Also when the last awaited node is gone.
+  // A job that ends is looked at as well when the last awaited node is gone.
   const bool ends = view.is_ending && !is_over_ && !has_news_ && !IsFlushing(view);
   if (!has_reports() || ends) return ends;
   if (goes_on_ || (has_news_ && is_calm)) return true;
@@ -237,7 +237,7 @@ std::optional<CheckpointFact> CheckpointLedger::WatchCommit(Instant now, const C
   Persist& persist = *persist_;
   const bool was_ordered = persist.is_committing && memories_.reports.contains(persist.committer);
   if (!was_ordered) {
-    // One of the writers. When a job ends, no node of the last world may be left.
+    // The committer is one of the writers, because when a job ends all other nodes may be gone.
     const auto writer = std::find_if(
         persist.node_of.begin(), persist.node_of.end(),
         [this](const auto& entry) { return memories_.reports.contains(entry.second); });

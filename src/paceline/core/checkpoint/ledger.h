@@ -94,8 +94,8 @@ class CheckpointLedger {
   std::vector<NodeId> TakeNewcomers() { return std::exchange(newcomers_, {}); }
 
   Instant NextDeadline() const;
-  // The job ends, and no step is or can still be on its way to storage. Never false again: nodes
-  // free their memory then.
+  // True if the job ends and no step can reach storage any more. It stays true, because the nodes
+  // then free their memory.
   bool is_over() const { return is_over_; }
   const std::optional<CheckpointTerms>& terms() const { return terms_; }
   // The newest step that every rank of the world has in memory. If the job ends, the newest
@@ -154,9 +154,9 @@ class CheckpointLedger {
   std::optional<SavedStep> HeldByAll(const World& world) const;
   SavedStep NewestSaved(const World& world) const;
   void PlanHold(Instant now, const CheckpointView& view);
-  // A hold came too late by so many branches: announce the next one earlier.
+  // The ranks heard of a hold `branches` branches too late, so the next hold is announced earlier.
   void AnnounceEarlier(uint64_t branches);
-  SavedStep Ahead(SavedStep newest) const;  // a hold of which all ranks should hear in time
+  SavedStep Ahead(SavedStep newest) const;  // a hold that should reach all ranks in time
   void StartPersist(Instant now, const CheckpointView& view, SavedStep saved);
   std::optional<CheckpointFact> BeginPersist(Instant now, const CheckpointView& view,
                                              SavedStep saved, std::vector<std::string>* said);

@@ -465,7 +465,7 @@ RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
   }
   decided.reason = "begins at step 0: there is no checkpoint";
   if (book.damaged.empty()) return decided;
-  // The job must not start anew while checkpoints exist, so the script gets an error.
+  // The job must not start from nothing while checkpoints exist, so the script gets an error.
   decided.name = book.damaged.back();
   decided.reason = "cannot go on: every checkpoint is damaged";
   return decided;

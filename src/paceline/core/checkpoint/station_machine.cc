@@ -227,7 +227,8 @@ void StationMachine::On(const StorageLooked& event) {
   // A look that expired while it was in progress is repeated.
   if (std::exchange(looks_again_, false)) return Look();
   if (!event.problem.empty()) {
-    // Unreadable is not empty: otherwise training would start anew.
+    // If the directory cannot be read, it does not count as empty: training would start from
+    // nothing.
     MARK("storage cannot be looked at");
     const uint32_t doublings = std::min(looks_failed_++, kLookDoublingsMax);
     look_at_ = now_ + kStorageLookAgain * (int64_t{1} << doublings);

@@ -89,7 +89,7 @@ struct DurabilityAsked {  // of a save of the rank's world
   StationPeer peer = 0;
   int64_t step = -1;
   uint64_t branch = 0;
-  bool is_closing = false;  // it has nothing else to do, so it waits for long
+  bool is_closing = false;  // the rank has done its work, so it waits for long
 };
 struct ReplicaAsked {  // of a save of the rank's world, on a second host
   StationPeer peer = 0;
@@ -180,7 +180,7 @@ struct AnswerReplicated {
 struct AnswerWithdrawn {
   StationPeer peer = 0;
 };
-// Not an answer yet: why it takes long, for people.
+// Says why the answer takes long. The answer follows.
 struct AnswerNotice {
   StationPeer peer = 0;
   std::string text;

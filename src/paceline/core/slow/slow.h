@@ -7,15 +7,15 @@
 
 namespace paceline::core {
 
-// A run of bad losses that begins so soon after another one of the world is the same, heard of from
-// another rank.
+// If two series of bad losses in a world begin within this many steps, they are one series that two
+// ranks reported.
 inline constexpr int64_t kSameRunSteps = LossWatch::kGoodAgain;
 
 void OnPaceJudged(Turn& turn, const PaceJudged& event);
 
-// That rank of the current world may have told of a bad loss.
+// Takes the bad loss that a rank of the current world may have reported.
 void HearOfLoss(Turn& turn, const RankReport& rank);
-// Records what was heard of, once. True: a record was written.
+// Records a reported bad loss, once. Returns true if it wrote a record.
 bool NoteLoss(Turn& turn);
 
 }  // namespace paceline::core

@@ -14,7 +14,8 @@ namespace paceline::core {
 void EndUnbegunWorld(Turn& turn);
 
 // At a registration: the node trains in a world that was formed after the newest record of the
-// journal's copy, so the world of the copy is over. Nobody failed, and nobody is charged for it.
+// journal's copy, so the world of the copy is over. That end is no failure, so no budget is
+// charged.
 void EndForgottenWorld(Turn& turn, const NodeState* node, const NodeReport& report);
 
 }  // namespace paceline::core

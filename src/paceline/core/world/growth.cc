@@ -16,7 +16,8 @@ constexpr uint32_t kDoublingsMax = 8;
 constexpr Duration kSavesApart = Duration::Seconds(10);
 // How often to check whether ranks have continued; a new step alone does not trigger a check.
 constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
-// A node under notice leaves so long before its platform takes it away, whatever that costs.
+// A node under notice leaves at the latest this long before its platform takes it away, even if
+// that costs steps.
 constexpr Duration kLeaveBefore = Duration::Seconds(2);
 // Steps after a script's save. The script may write to a temporary name and rename it later; after
 // this many steps the rename is done.
@@ -99,8 +100,9 @@ bool IsAllInMemory(Turn& turn, const Joiners& joiners, const std::vector<NodeId>
   return false;
 }
 
-// The script wrote a checkpoint itself, its ranks have trained on, so that the file is complete
-// under its final name, and an earlier attempt has resumed from such a file.
+// Returns true if the script wrote a checkpoint by itself, its ranks have trained on since, and an
+// earlier attempt has resumed from such a file. Since the ranks have trained on, the file is
+// complete under its final name.
 bool HasWrittenFile(Turn& turn) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
@@ -152,7 +154,8 @@ std::string WhyLeave(Turn& turn, const std::vector<NodeId>& leavers) {
   const bool is_calm = state.world && !state.incident.pending && !state.decision.pending;
   if (!is_calm) return "";
   const Joiners joiners = FindJoiners(turn);
-  // Below the minimum nobody could train, so the leavers train until their time is over.
+  // Without the leavers the world would be too small to train, so they train until their time is
+  // over.
   if (WorldSize(state.NextBounds(), joiners.all.size()) == 0) return "";
   if (IsAllInMemory(turn, joiners, leavers)) {
     MARK("a node leaves and each step is in memory");

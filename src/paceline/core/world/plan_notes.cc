@@ -11,7 +11,7 @@ namespace paceline::core {
 
 namespace {
 
-// What a note says of the model. An error: why the note cannot be read, as one sentence.
+// Reads the model that a note describes. The error says why it cannot be read, as one sentence.
 Result<ModelDescribed> ModelOf(const PlanNote& note, uint32_t world_size) {
   const auto model = plan::ReadSummary(note.summary);
   if (!model.ok()) return model.failure();

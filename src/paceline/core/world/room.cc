@@ -37,7 +37,7 @@ void AddTo(std::vector<NodeDevices>* all, const NodeDevices& devices, uint32_t c
   all->back().count += count;
 }
 
-// The devices of these nodes in the order of their ranks; empty if no node has told of any.
+// The devices of these nodes in the order of their ranks; empty if no node has reported any.
 std::vector<NodeDevices> DevicesOf(const JobState& state, const std::vector<Candidate>& seats) {
   const NodeDevices* largest = LargestDevices(state);
   if (largest == nullptr) return {};

@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether the devices of a world hold the job's model. Its ranks told of the model and of their
-// devices with their parallel plan; a job without one has room everywhere.
+// Whether the devices of a world hold the job's model. Its ranks reported the model and their
+// devices with their parallel plan. A job without a plan has room everywhere.
 
 #include <cstdint>
 #include <map>
@@ -20,16 +20,16 @@ struct ParallelPlanChosen;
 // Notes the devices of each node of the plan's world.
 void NoteDevices(const ParallelPlanChosen& fact, JobState* state);
 
-// The `count` nodes whose devices have the most memory, as far as they told of it.
+// The `count` nodes whose devices have the most memory, as far as the nodes have reported it.
 std::vector<Candidate> Roomiest(const JobState& state, std::vector<Candidate> nodes, size_t count);
 
 // Answers are kept, because the same nodes are asked about at each event while the job waits.
 class Room {
  public:
-  // Why a world of these nodes cannot hold the model, as one sentence; "" if it can.
-  // A node that was in no world counts as one with the roomiest known devices: a world is not held
-  // back for what nobody knows. A world with all devices of the last one holds the model, because
-  // the last one did.
+  // Why a world of these nodes cannot hold the model, as one sentence; "" if it can. A node that
+  // was in no world counts as one with the roomiest known devices, so that unknown devices never
+  // hold a world back. A world with all devices of the last one holds the model, because the last
+  // one did.
   const std::string& WhyNot(const JobState& state, const std::vector<Candidate>& seats);
 
  private:

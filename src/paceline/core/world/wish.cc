@@ -9,7 +9,7 @@
 namespace paceline::core {
 namespace {
 
-// A notice whose deadline is so much earlier than the one before counts anew.
+// A notice counts as a new one if its deadline is earlier than the former one by more than this.
 constexpr Duration kSameNotice = Duration::Seconds(1);
 
 uint32_t IndexEnd(const JobSpec& spec) { return spec.nodes_max + spec.spares; }

@@ -18,7 +18,7 @@ struct LeasePeer {
 struct LeaseAnswer {
   LeasePeer to;
   LeaseFrame frame;
-  uint64_t after = 0;  // sent when so many facts, counted from the first event, are durable
+  uint64_t after = 0;  // number of durable facts, from the first event, before it is sent
 };
 
 }  // namespace paceline

@@ -45,12 +45,12 @@ namespace paceline {
 
 struct LedgerSpec {
   uint64_t samples = 0;
-  uint64_t lease_min = 1;                         // ordinals of a lease, if so many are left
+  uint64_t lease_min = 1;                         // ordinals of a lease, unless fewer are left
   uint64_t lease_max = 1'000'000;                 // of a lease
   uint64_t lease_first = 64;                      // for a worker of unknown speed
   Duration lease_length = Duration::Seconds(3);   // how long a lease should keep a worker busy
   Duration deadline_min = Duration::Seconds(10);  // without an ack, from the last one
-  int deadline_lengths = 4;                       // and at least so many expected lease lengths
+  int deadline_lengths = 4;                       // and at least this many expected lease lengths
   uint64_t failures_max = 3;  // workers on which a range fails before it is suspect
 };
 

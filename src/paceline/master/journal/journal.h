@@ -42,7 +42,8 @@ using JournalEvent = std::variant<RecordsDurable, JournalFailed, RecordsRead>;
 struct JournalOptions {
   std::string path;
   Duration retry_after = Duration::Seconds(1);
-  // For tests: the disk is full beyond so many pages; 0: no limit. Called before each commit.
+  // For tests: the number of pages at which the disk counts as full; 0: no limit. Called before
+  // each commit.
   std::function<int64_t()> pages_max;
 };
 

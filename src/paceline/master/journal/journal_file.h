@@ -27,12 +27,13 @@ struct SqliteEnd {
 using Database = std::unique_ptr<sqlite3, SqliteEnd>;
 using Statement = std::unique_ptr<sqlite3_stmt, SqliteEnd>;
 
-// The file for its master. It is made if it is missing, `create` makes the tables of a new one, and
-// every commit is durable. After so many pages SQLite moves its log into the file. PL-E036: a newer
-// version wrote it.
+// Opens the file for its master. A missing file is made, and `create` makes its tables. Every
+// commit is durable. SQLite moves its log into the file after `log_pages` pages. PL-E036: a newer
+// version wrote the file.
 absl::StatusOr<Database> OpenToWrite(const std::string& path, const char* create, int log_pages);
 
-// The file for a command, also while a master writes. null: nothing was written yet. NOT_FOUND.
+// Opens the file for a command, also while a master writes. Null: nothing was written yet.
+// NOT_FOUND: there is no file.
 absl::StatusOr<Database> OpenToRead(const std::string& path);
 
 absl::StatusOr<Statement> PrepareSql(sqlite3* db, const std::string& path, const char* sql);

@@ -1,6 +1,6 @@
-// Once ranks have told of their model and their devices, no world forms whose devices are known not
-// to hold the model. A node that was in no world with a plan may have any devices; a world with all
-// devices of the last plan's world holds the model, because that one did.
+// Once ranks have reported their model and their devices, no world forms whose devices are known
+// not to hold the model. A node that was in no world with a plan may have any devices. A world with
+// all devices of the last plan's world holds the model, because that one did.
 
 #include <algorithm>
 #include <cstdint>
@@ -19,7 +19,7 @@ namespace {
 
 class FitsCheck final : public Check {
  public:
-  // What was not copied is not known to the next master.
+  // The next master does not know the records that were not copied.
   void Succeeded(SimWorld& world) override {
     known_.clear();
     last_.clear();

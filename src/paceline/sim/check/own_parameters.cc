@@ -15,7 +15,7 @@ namespace {
 
 class OwnParameters final : public Check {
  public:
-  // What was not copied is not known to the next master.
+  // The next master does not know the records that were not copied.
   void Succeeded(SimWorld& world) override {
     last_ = fixed_ = 0;
     for (const core::Record& record : world.master().durable()) Persisted(world, record);

@@ -1,5 +1,5 @@
-// A rank is called slow only if it is: noise, interruptions, lost messages and new masters name
-// nobody.
+// A rank is reported as slow only if it is slow. Noise, interruptions, lost messages and new
+// masters must not make a rank look slow.
 
 #include <string>
 

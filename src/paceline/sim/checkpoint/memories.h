@@ -18,7 +18,7 @@ using BootCounts = std::vector<std::pair<uint64_t, bool>>;
 BootCounts Boots(SimWorld& world);
 
 // The newest step that each rank of the last world has on the node where it saves. `with_silent`:
-// also on nodes that nobody can reach.
+// also on nodes that no other node can reach.
 std::optional<SavedStep> NewestWhole(SimWorld& world, bool with_silent);
 
 }  // namespace paceline::sim

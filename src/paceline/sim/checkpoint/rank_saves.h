@@ -37,7 +37,7 @@ class RankSaves {
   void Ended(int32_t pid) { ranks_.erase(pid); }
   // The node has a new agent: living ranks connect to it.
   void AgentStarted();
-  // 0: it has no open checkpoint at the present agent.
+  // The rank's peer at the present agent; 0: it has no open checkpoint there.
   core::StationPeer PeerOf(int32_t pid) const;
 
   // --- from the station ---

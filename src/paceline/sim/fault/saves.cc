@@ -10,7 +10,7 @@ namespace paceline::sim {
 
 namespace {
 
-// Short, or so long that ranks have to wait for it.
+// A short time, or one in which ranks have to wait for their saves.
 Duration DrawTrouble(Prng& prng) {
   return prng.Chance(1, 2) ? Draw(prng, Duration::Milliseconds(50), Duration::Seconds(2))
                            : Draw(prng, Duration::Seconds(2), Duration::Seconds(25));
@@ -59,7 +59,8 @@ void FlippedImage(SimWorld& world, Prng& prng) {
       std::next(arenas.begin(), static_cast<std::ptrdiff_t>(prng.Below(arenas.size())));
   const std::string& home = arena->first.node;
   if (!arena->second.Flip(prng.Next())) return;
-  // Else no process would read it before it is overwritten.
+  // In half of the cases the image's owner loses a rank. Otherwise no process would read the image
+  // before it is overwritten.
   if (!prng.Chance(1, 2)) return;
   for (uint32_t i = 0; i < world.node_count(); ++i) {
     Node& owner = world.node(i);

@@ -41,7 +41,7 @@ enum class Canary {
   kCallItDone,           // a job that ends without storage reports success
   kHideOwnParameters,    // a commit does not report that ranks have their own parameters
   kBlameFast,            // a node reports the step times of one rank as another rank's
-  kBoastMemory,          // a rank tells of devices with more memory than they have
+  kBoastMemory,          // a rank reports devices with more memory than they have
   kBlameWaiter,          // a node reports one rank's evidence under another rank's number
   kTrustOldMaster,       // a node follows a master of an older term
   kForgetImages,         // a node drops its images when another master comes

@@ -36,9 +36,9 @@ class BulkSocket {
  public:
   // UNAVAILABLE: the connection broke, or the handshake took too long. PERMISSION_DENIED: not a
   // process of this job. `node`: the name in the other side's certificate; empty: any host;
-  // kServerName: the master's. `read_ahead`: TLS reads up to so many bytes at once, instead of two
-  // calls for each record of 16 KiB. Not for owners that poll the descriptor: bytes that TLS has
-  // read already do not make it readable.
+  // kServerName: the master's. `read_ahead`: the number of bytes that TLS may read at once, instead
+  // of two calls for each record of 16 KiB. Leave it 0 if the owner polls the descriptor: bytes
+  // that TLS has already read do not make the descriptor readable.
   static absl::StatusOr<std::unique_ptr<BulkSocket>> Connect(Fd fd, const BulkTls& tls,
                                                              std::string_view node,
                                                              DialDeadline until,

@@ -1,7 +1,7 @@
 #pragma once
 
-// What ranks tell of their parallel plan, to messages and back; as to_proto.h and from_proto.h.
-// The texts of a plan are JSON and longer than other text, and travel exactly as they are.
+// Converts the messages about the ranks' parallel plan, as to_proto.h and from_proto.h do. The
+// texts of a plan are JSON and longer than other text, and travel exactly as they are.
 
 #include "absl/status/status.h"
 #include "paceline/core/record.h"

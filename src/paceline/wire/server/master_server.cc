@@ -131,7 +131,8 @@ class ControlRpc final : public v1::Control::CallbackService {
   const Guard* const guard_;
 };
 
-// Names of the calling host's nodes. More than a person would start on one host are refused.
+// Returns true if these can be the names of the calling host's nodes. A longer list than a user
+// would start on one host is refused.
 bool AreNodeNames(const std::vector<std::string>& names) {
   constexpr size_t kNodesPerHostMax = 256;
   return !names.empty() && names.size() <= kNodesPerHostMax &&

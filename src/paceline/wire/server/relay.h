@@ -20,8 +20,8 @@ namespace paceline::wire {
 struct RelayOptions {
   std::string listen;  // HOST:PORT; port 0: any
   std::string master;  // host:port
-  // Of this host. With TLS the certificate must be a relay's (Enroll with `is_relay`), and the
-  // process must have called UseOnlyTls13.
+  // The credentials of this host. With TLS the certificate must be a relay's (Enroll with
+  // `is_relay`), and the process must have called UseOnlyTls13.
   Credentials credentials;
   // Further callers get RESOURCE_EXHAUSTED and go elsewhere. The limit of one connection to the
   // master is a little higher.

@@ -81,7 +81,7 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   const StreamPlace place_;
   const std::vector<std::string> names_;  // by the peer's certificate or its relay's header
   ConnectionId id_;
-  bool is_known_ = false;  // the host was told of it
+  bool is_known_ = false;  // the host has its id
   bool is_registered_ = false;
   bool is_refused_ = false;
   std::string why_ = "the agent closed the stream";
