@@ -212,7 +212,8 @@ class Master {
                                            : Listen(at, admission, &queue_));
     at.port = static_cast<int>(server_->port());
     outside_.SetServer(server_.get());
-    // The port that a user set has to be had. That of an earlier master is only tried first.
+    // A port that the user set must be free, or the master fails. The port of an earlier master is
+    // only tried first.
     const uint16_t wanted = WantedHttpPort(options.run_dir);
     const int former = before.ok() ? PortOf(before->http) : 0;
     auto http = ServeHttp(wanted != 0 ? wanted : former, token, &queue_);

@@ -1,6 +1,6 @@
 #pragma once
 
-// What rank 0 of a world tells of the parallel plan that the ranks carry out. The texts are those
+// Rank 0's report of the parallel plan that the ranks of its world carry out. The texts are those
 // of docs/formats/parallel_plan.md.
 
 #include <cstddef>

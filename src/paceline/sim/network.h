@@ -54,8 +54,8 @@ class Network {
   // The host of `by` lost power: its end is gone, and the other end notices only by a keepalive.
   void Abandon(ConnectionId id, End by);
   void AbandonAll(uint64_t master_incarnation);
-  // That master stands still: some agents lose their patience after a while, others have whole
-  // streams when it comes back.
+  // That master is frozen: some agents lose their patience after a while, others have whole streams
+  // when it comes back.
   void StrandAll(uint64_t master_incarnation);
 
   // --- paths ---

@@ -1,5 +1,5 @@
-// The platform of the simulated nodes: it starts what is wished for, sees nodes die, and tells
-// before it takes one away.
+// The platform of the simulated nodes: it starts the nodes that the master requests, sees nodes
+// die, and gives notice before it takes one away.
 
 #include <algorithm>
 #include <memory>

@@ -140,7 +140,7 @@ type End struct {
 	Reason   string
 }
 
-// Stream is what the operator has heard of one term's master.
+// Stream is the state of the stream to one term's master, and its last messages.
 type Stream struct {
 	Term      int64
 	Connected bool

@@ -90,7 +90,7 @@ func (h *Hub) Conclude(key, why string) {
 	})
 }
 
-// Stream is what was heard of the job's master.
+// Stream returns the state of the stream to the job's master, and its last messages.
 func (h *Hub) Stream(key string) decide.Stream {
 	h.mutex.Lock()
 	defer h.mutex.Unlock()

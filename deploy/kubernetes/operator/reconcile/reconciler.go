@@ -92,7 +92,7 @@ func SetUp(manager ctrl.Manager, rights *Rights) error {
 		Complete(r)
 }
 
-// podHandler leads a pod to its job, and notes a deletion that the API server told of. A deletion
+// podHandler leads a pod to its job, and notes a deletion that the API server reported. A deletion
 // that was only concluded from a list (DeleteStateUnknown) is no evidence.
 func (r *Reconciler) podHandler() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[request]

@@ -22,8 +22,8 @@ namespace {
 
 // Time between the last moment at which agents may leave and their kill by the platform.
 constexpr int64_t kBeforeTakenNs = 1'000'000'000;
-// A notice is told again after this time. A master that was stopped meanwhile takes the time that
-// is left as counted from when it reads the message, so the newest message has to be exact.
+// Time between two sends of a notice. A master that was stopped meanwhile counts the time that is
+// left from when it reads the message, so the newest message has to be exact.
 constexpr int64_t kNoticePauseNs = 1'000'000'000;
 // A master whose host is taken away goes on serving for this time, because the platform may be
 // about to end the whole job.

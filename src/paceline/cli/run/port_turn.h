@@ -13,8 +13,8 @@
 namespace paceline::cli {
 
 // A lock of this user for that port of this host. Waits up to `patience` while another `paceline
-// run` has it. The caller closes it when its master serves, or when it does not start one. Closed:
-// the lock could not be had, and looking at the port must do.
+// run` has it. The caller closes it when its master serves, or when it does not start one. If the
+// result is closed, there is no lock, and the caller can only check whether the port is free.
 Fd TakePortTurn(const std::string& runtime_dir, uint16_t port, std::chrono::milliseconds patience);
 
 }  // namespace paceline::cli

@@ -33,7 +33,8 @@ std::optional<PaceJudged> PaceDesk::Take(const JobState& state, NodeId node,
     if (rank < seat.first_rank || rank - seat.first_rank >= seat.rank_count) continue;
     is_judged = watch_.Take(sample) || is_judged;
   }
-  // A new master knows what was told from the journal; it may contradict once it has judged.
+  // A new master knows the findings of the one before from the journal. It may contradict them once
+  // it has judged by itself.
   if (!is_judged || !watch_.has_judged() || AreOfSameRanks(watch_.findings(), state.slow)) {
     return std::nullopt;
   }

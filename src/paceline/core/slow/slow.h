@@ -1,6 +1,6 @@
 #pragma once
 
-// Slow ranks and bad losses: recorded, so that they are told, and never acted on.
+// Slow ranks and bad losses: they are recorded for people, and no decision follows from them.
 
 #include "paceline/core/event.h"
 #include "paceline/core/turn.h"

@@ -92,7 +92,7 @@ class Succession {
   const Instant since_;
   std::optional<Instant> first_at_;
   std::vector<Node> nodes_;
-  std::set<ConnectionId> useless_;  // their copies could not be had
+  std::set<ConnectionId> useless_;  // their copies could not be fetched
   std::optional<Fetch> fetch_;
   bool has_all_ = false;  // of fetch_
   bool is_done_ = false;
