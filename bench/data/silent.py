@@ -5,7 +5,7 @@
 Two nodes of one rank on this machine and a spare. The rank of the second node takes all the leases
 there are and keeps them; then its node is frozen: agent and rank, by SIGSTOP. Measured is until one
 is at a rank of the next world, which is what a user waits for: the silence is noticed, the world is
-decided and started anew, and a rank asks. DLRover gives such a shard out after 600 s.
+decided and started anew, and a rank asks.
 """
 
 import json

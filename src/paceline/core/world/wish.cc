@@ -104,11 +104,11 @@ std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& ev
   refusal.connection = event.connection;
   refusal.code = "PL-E110";
   refusal.what = "node " + report.name + " is not one that the master requested";
-  refusal.why =
-      node != nullptr
-          ? "incarnation " + std::to_string(report.incarnation) +
-                " of it was replaced, because it " + node->reason + "; another one takes its place"
-          : "the master requested only node0 to " + NameOfNode(IndexEnd(state.spec) - 1) + " alone";
+  refusal.why = node != nullptr
+                    ? "incarnation " + std::to_string(report.incarnation) +
+                          " of it was replaced, because it " + node->reason +
+                          "; another one takes its place"
+                    : "the master requested only node0 to " + NameOfNode(IndexEnd(state.spec) - 1);
   refusal.fix = "nothing to do: the platform removes this node";
   return refusal;
 }

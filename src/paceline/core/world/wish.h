@@ -4,8 +4,8 @@
 // is a platform.
 //
 // The wish follows from the records alone: a node that is lost, leaves or is evicted is wished for
-// in its next incarnation at once. After kReplacedMax times without progress its index is dropped:
-// replacements would die, too. The job continues without it.
+// in its next incarnation at once. After kReplacedMax replacements without progress, the next
+// loss drops its index: further replacements would die, too. The job continues without it.
 
 #include <optional>
 
