@@ -4,6 +4,7 @@
 #include "paceline/cli/flags/flag.h"
 
 #include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/flags.h"
 #include "paceline/cli/run/request.h"
 #include "paceline/cli/settings/settings.h"
 #include "parts.h"
