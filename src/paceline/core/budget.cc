@@ -97,7 +97,7 @@ BudgetVerdict SameFailureVerdict(const JobState& state) {
   }
   if (one_of_many) {
     MARK("same failure on one node");
-    return {true, "your script fails " + where + ", each time on " +
+    return {true, "your script fails " + where + std::string(kEachTimeOnText) +
                       state.NameOf(budget.same_failure_nodes.front()) + ": " +
                       budget.last_headline + " (" + times + ")"};
   }
@@ -179,6 +179,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   budget.last_fingerprint = FailureFingerprint(fact.cause);
   budget.last_headline = FailureText(fact.cause);
   budget.last_not_started = fact.cause.kind == ExitCause::Kind::kNotStarted;
+  budget.last_before_step = fact.step < 0 && fact.step_count == 0;
   const bool no_further = budget.same_failure_count > 1 && fact.step < 0 && fact.step_count == 0;
   if (!no_further) {
     budget.last_failure_step = fact.step;
@@ -216,7 +217,9 @@ void Refill(JobState& state, const ProgressMade& fact) {
   if (!fact.evidence.empty()) return;
   budget.step_count_max = 0;
   // A failure that returns at its old step was not overcome by the steps before it.
-  if (fact.step < 0 || fact.step > budget.last_failure_step + 1) budget.same_failure_count = 0;
+  if (fact.step >= 0 && fact.step <= budget.last_failure_step + 1) return;
+  budget.same_failure_count = 0;
+  budget.same_failure_nodes.clear();
 }
 
 void ForgetFailures(JobState& state) {

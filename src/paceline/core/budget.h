@@ -52,6 +52,8 @@ std::string FailureFingerprint(const ExitCause& cause);
 
 // What FailureText begins with for a rank that was not started.
 inline constexpr std::string_view kNotStartedText = "could not be started";
+// In the verdict on a script that fails on one of several nodes; the node's name follows.
+inline constexpr std::string_view kEachTimeOnText = ", each time on ";
 // The end of a headline about a rank whose script returned while the other ranks still trained.
 inline constexpr std::string_view kEndedEarlyText = "had ended with exit code 0 before";
 

@@ -80,6 +80,7 @@ struct BudgetState {
   std::string last_fingerprint;  // of the last charged failure, with its step
   std::string last_headline;
   bool last_not_started = false;   // the process never started: not the script's failure
+  bool last_before_step = false;   // the attempt had not made a step
   int64_t last_failure_step = -1;  // absolute; -1: unknown, then the count below is used
   int64_t last_failure_step_count = 0;
   NodeId last_failure_node;

@@ -18,6 +18,10 @@ namespace {
 
 using Status = NodeState::Status;
 
+// A survivor's broken connection may be reported before the failure that broke it. A job ends for
+// the cause, so an end waits for it this long.
+constexpr Duration kCauseWait = Duration::Seconds(1);
+
 WorldBounds Bounds(const JobSpec& spec) { return {spec.nodes_min, spec.nodes_max, spec.unit}; }
 
 // The number after all used ones. Only the nodes may know the newest worlds of the last term.
@@ -202,8 +206,15 @@ void Decide(Turn& turn, const LadderAnswer& climbed) {
 // True: wait, because something may still change the right decision.
 bool Hold(Turn& turn, const LadderView& view) {
   Watch& watch = turn.watch();
-  if (view.budget.exhausted) return false;
   const JobState& state = turn.state();
+  if (view.budget.exhausted) {
+    const Instant due = state.phase_since + kCauseWait;
+    if (!state.incident.cascade || turn.now() >= due) return false;
+    MARK("a job is not ended for a consequence");
+    watch.settle_at = std::min(watch.settle_at, due);
+    watch.pending = "waits for the cause of a broken connection";
+    return true;
+  }
   if (state.incident.failure.value() == 0) return false;
   const Instant due = state.world_since + RestartDelay(state);
   if (turn.now() >= due) return false;
@@ -229,8 +240,26 @@ bool EndWithoutStorage(Turn& turn) {
   return true;
 }
 
-// Takes out the one node that cannot start its ranks if the others can go on without it. So a
-// broken host does not end the job, and is not tried without end.
+// Why this node is taken out: its ranks could not be started, or had the same failure before their
+// first step again and again, and no other node's had. Empty: it is not.
+std::string WhyBroken(const JobState& state, const NodeState& node) {
+  const BudgetState& budget = state.budget;
+  const std::string times = std::to_string(budget.same_failure_count) + " times";
+  if (budget.last_not_started) {
+    return "could not start its worker processes " + times +
+           budget.last_headline.substr(kNotStartedText.size()) + " (see logs/" + node.name +
+           "/starter.log)";
+  }
+  const bool is_same =
+      budget.same_failure_count >= std::max(1U, state.spec.budgets.no_progress_failures);
+  if (!is_same || !budget.last_before_step) return "";
+  return "failed " + times + " before its first step: " + budget.last_headline;
+}
+
+// Takes out the one node whose ranks get to no step if the others can go on without it: a host on
+// which a module or a mount is missing, or that can start no process. So a broken host does not end
+// the job, and is not tried without end. If the script is to blame, another node has the same
+// failure next, and the job ends.
 bool TakeOutBroken(Turn& turn) {
   const JobState& state = turn.state();
   const BudgetState& budget = state.budget;
@@ -238,16 +267,13 @@ bool TakeOutBroken(Turn& turn) {
   // one then.
   const bool is_charged = state.incident.failure.value() != 0;
   const bool is_one = budget.same_failure_nodes.size() == 1 && state.last_world.seats.size() > 1;
-  if (!budget.last_not_started || !is_charged || !is_one || state.spec.max_restarts) return false;
-  const LadderView view = View(turn);
-  if (!view.budget.exhausted || view.PlanWithoutBlamed().empty()) return false;
-  MARK("a node that cannot start its ranks is taken out");
+  if (!is_charged || !is_one || state.spec.max_restarts) return false;
   const NodeState& node = *state.Find(state.incident.blamed);
-  const std::string why = budget.last_headline.substr(kNotStartedText.size());
-  EvictNode(turn, node.id,
-            "could not start its worker processes " + std::to_string(budget.same_failure_count) +
-                " times" + why + " (see logs/" + node.name + "/starter.log)",
-            state.incident.causes);
+  std::string why = WhyBroken(state, node);
+  const LadderView view = View(turn);
+  if (why.empty() || !view.budget.exhausted || view.PlanWithoutBlamed().empty()) return false;
+  MARK("a node whose ranks get to no step is taken out");
+  EvictNode(turn, node.id, std::move(why), state.incident.causes);
   return true;
 }
 

@@ -37,6 +37,7 @@ struct Training {
   uint32_t ports_taken = 0;  // coming worlds whose store port is taken
   std::vector<Bug> bugs;
   std::map<std::string, std::string> unstartable;  // node, or "all" → why no process starts there
+  std::map<std::string, std::string> broken;       // node → what ranks raise there before a step
 };
 
 class Cluster {

@@ -62,6 +62,10 @@ void Cluster::Spawn(Node& node, const SpawnRank& action) {
         End(target, local, pid, cause);
         return;
       }
+      if (const auto why = training_.broken.find(name); why != training_.broken.end()) {
+        End(target, local, pid, Raised(why->second));
+        return;
+      }
       found->second.entered = true;
       found->second.report.state = RankReport::State::kRunning;
     });

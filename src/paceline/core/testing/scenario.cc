@@ -137,6 +137,8 @@ class Script {
       training_.ports_taken = static_cast<uint32_t>(Number(words[1]));
     else if (key == "unstartable" && words.size() > 2)
       training_.unstartable[words[1]] = Rest(words, 2);
+    else if (key == "broken" && words.size() > 2)
+      training_.broken[words[1]] = Rest(words, 2);
     else if (key == "bug" && words.size() > 3) {
       training_.bugs.push_back(
           {Number(words[1]), words[2] == "all" ? -1 : Number(words[2]), Rest(words, 3)});
