@@ -122,10 +122,17 @@ void AddFaults(const std::vector<JobEvent>& events, Explanation* explanation) {
   }
   if (explanation->event.kind == "rank_failed") explanation->first_fault = explanation->event;
   if (first == 0) return;
+  bool is_over = false;
   for (const JobEvent& later : events) {
     if (later.seq <= first) continue;
-    if (later.kind == "world_formed") return;
-    if (later.kind == "rank_failed") ++explanation->follow_ons;
+    is_over = is_over || later.kind == "world_formed";
+    if (later.kind != "rank_failed") continue;
+    // A survivor's broken connection may be reported before what broke it. The next world may be
+    // formed by then.
+    const bool explains = DetailOf(later, "explains") == "true" && later.causes.size() == 1 &&
+                          later.causes.front() == first;
+    if (explains) explanation->first_fault = later;
+    if (explains || !is_over) ++explanation->follow_ons;
   }
 }
 
@@ -140,7 +147,8 @@ std::string_view PlaceIn(std::string_view headline) {
   return has_line ? place : "";
 }
 
-std::string MendingOf(const JobEvent& fault) {
+// What to do about `fault`, the failure for which the job ended; `end` is the record of the end.
+std::string MendingOf(const JobEvent& fault, const JobEvent& end) {
   const std::string headline = DetailOf(fault, "headline");
   if (DetailOf(fault, "cgroup_oom") == "true") return "give its ranks more memory or less to hold";
   if (DetailOf(fault, "how") == "signaled" && DetailOf(fault, "code") == "9") {
@@ -150,6 +158,10 @@ std::string MendingOf(const JobEvent& fault) {
     return "let all ranks end after the same step";
   }
   const std::string_view place = PlaceIn(headline);
+  if (end.sentence.find(core::kEachTimeOnText) != std::string::npos && !fault.node.empty()) {
+    const std::string where = place.empty() ? "" : Concat(" at ", Visible(std::string(place)));
+    return Concat("find what fails on ", Visible(fault.node), where, " and on no other node");
+  }
   return place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
 }
 
@@ -181,7 +193,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
       return Concat("repair the storage, then ", resume);
     }
     return explanation.first_fault.has_value()
-               ? Concat(MendingOf(*explanation.first_fault), ", then ", resume)
+               ? Concat(MendingOf(*explanation.first_fault, end), ", then ", resume)
                : resume;
   }
   if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
@@ -210,6 +222,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
 std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
   const JobEvent* end = nullptr;
   std::optional<uint64_t> good_end;  // the stop of a job that ended well is no incident
+  std::optional<uint64_t> bad_loss;
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->kind == "stop_decided" && end != nullptr) {
       // A job that stopped well, and ended otherwise all the same: the end gives the reason.
@@ -221,10 +234,12 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
     }
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
     if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
-    if (IsOnlyTold(*event)) return event->seq;
+    if (event->kind == "rank_slow") return event->seq;
+    // A loss that rises is often the consequence of an incident, and never more urgent than one.
+    if (event->kind == "loss_went_bad" && !bad_loss.has_value()) bad_loss = event->seq;
     if (event->kind == "job_finished") end = &*event;
   }
-  return good_end;
+  return bad_loss.has_value() ? bad_loss : good_end;
 }
 
 std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t seq,
@@ -244,8 +259,10 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
   if (event->kind == "hang_judged") explanation.hang = *event;
   if (!explanation.evidence.empty() && !explanation.outcome.empty() &&
       explanation.outcome.back().kind == "world_running") {
-    explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns -
-                                             explanation.evidence.front().time_ns);
+    // The cause of a planned restart is an old record, such as the world's.
+    const JobEvent& cause = explanation.evidence.front();
+    const JobEvent& begin = EndsAnIncident(cause) ? explanation.event : cause;
+    explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns - begin.time_ns);
   }
   const bool has_ended_well =
       events.back().kind == "job_finished" && DetailOf(events.back(), "exit_code") == "0";

@@ -49,13 +49,49 @@ TEST(Explain, TheLastIncidentIsTheLastDecision) {
 }
 
 TEST(Explain, WhatIsOnlyToldIsAnIncidentToo) {
-  for (const char* kind : {"rank_slow", "loss_went_bad"}) {
-    std::vector<JobEvent> events = TwoIncidents();
-    events.push_back(Event(16, kind, {14}));
-    events.push_back(Event(17, "rank_no_longer_slow", {14}));
-    EXPECT_EQ(LastIncident(events), 16U);
-    EXPECT_EQ(Explain(events, 16, "runs/a")->next, "paceline status; nothing is done about it");
-  }
+  std::vector<JobEvent> events = TwoIncidents();
+  events.push_back(Event(16, "rank_slow", {14}));
+  events.push_back(Event(17, "rank_no_longer_slow", {14}));
+  EXPECT_EQ(LastIncident(events), 16U);
+  EXPECT_EQ(Explain(events, 16, "runs/a")->next, "paceline status; nothing is done about it");
+}
+
+TEST(Explain, ABadLossIsAnIncidentWhereThereIsNoOther) {
+  std::vector<JobEvent> events = {Event(1, "job_created", {}), Event(2, "world_running", {}),
+                                  Event(3, "loss_went_bad", {2})};
+  EXPECT_EQ(LastIncident(events), 3U);
+  EXPECT_EQ(Explain(events, 3, "runs/a")->next, "paceline status; nothing is done about it");
+  events = TwoIncidents();
+  events.push_back(Event(16, "loss_went_bad", {14}));
+  EXPECT_EQ(LastIncident(events), 13U);
+}
+
+TEST(Explain, AFailureThatExplainsAnEarlierOneIsTheFirstFault) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events.push_back(Event(16, "rank_failed", {10}, {{"charged", "false"}, {"explains", "true"}}));
+  events.push_back(Event(17, "rank_failed", {14}, {{"charged", "false"}, {"explains", "true"}}));
+  const auto why = Explain(events, 13, "runs/a");
+  EXPECT_EQ(why->first_fault->seq, 16U) << "17 explains another one";
+  EXPECT_EQ(why->follow_ons, 2U);
+}
+
+TEST(Explain, APlannedRestartIsCountedFromItsDecision) {
+  std::vector<JobEvent> events = {Event(1, "world_formed", {}), Event(2, "world_running", {1}),
+                                  Event(30, "recovery_decided", {1}, {{"rung", "move layers"}}),
+                                  Event(31, "world_formed", {30}),
+                                  Event(32, "world_running", {31})};
+  EXPECT_EQ(*Explain(events, 30, "runs/a")->cost, Duration::Milliseconds(200));
+}
+
+TEST(Explain, AFailureOfOneHostIsSoughtThere) {
+  std::vector<JobEvent> events = {
+      Event(1, "rank_failed", {}, {{"charged", "true"}, {"headline", "OSError: no (t.py:1)"}}),
+      Event(2, "stop_decided", {1}), Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
+  events[0].node = "B";
+  events[2].sentence = "finished with exit code 1: your script fails, each time on B: OSError";
+  EXPECT_EQ(Explain(events, 2, "r")->next,
+            "find what fails on B at t.py:1 and on no other node, then paceline run --resume "
+            "--run-dir r");
 }
 
 TEST(Explain, EvidenceStaysWithinItsIncident) {
