@@ -69,7 +69,9 @@ void Session::Step(int64_t step, std::optional<double> loss, std::optional<doubl
     slot_->first_step.store(static_cast<uint64_t>(first) + 1, kRelaxed);
     slot_->flags.store(flags | kSlotStepIsAbsolute, kRelease);
   }
-  NoteLoss(loss);
+  // A save reports its step, too, perhaps after the script did so with a loss.
+  const bool is_reported = step == slot_->step.load(kRelaxed);
+  if (loss.has_value() || !is_reported) NoteLoss(loss);
   if (const auto bad = losses_.Take(step, loss, norm); bad.has_value()) NoteBad(*bad);
   Report(step);
 }

@@ -71,6 +71,16 @@ TEST_F(SessionTest, TheScriptsOwnStepReplacesTheCount) {
   EXPECT_NE(0u, slot.flags & kSlotStepIsAbsolute);
 }
 
+TEST_F(SessionTest, ASaveOfAReportedStepKeepsItsLoss) {
+  Begin(3);
+  auto session = OpenSession(3);
+  session->Step(1, 0.5);
+  session->Step(1);
+  EXPECT_EQ(0.5, Read().loss);
+  session->Step(2);
+  EXPECT_TRUE(std::isnan(Read().loss));
+}
+
 TEST_F(SessionTest, TheFirstStepIsKnownOnceTheScriptSaysANumber) {
   Begin(3);
   auto session = OpenSession(3);
