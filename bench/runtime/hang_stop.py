@@ -8,7 +8,8 @@ gets SIGSTOP at a random moment; the trial ends when all ranks train again. The 
 the signal to the master's record of the verdict. With `--quiet-steps` nothing is stopped: processes
 that only compute take both cores meanwhile, and no verdict may be given.
 
-No peer runs beside: NVRx publishes 60 to 90 s, and DLRover has a constant of 600 s. Nothing is simulated.
+No peer runs beside: NVRx publishes 60 to 90 s, and DLRover has a constant of 600 s. Nothing is
+simulated.
 """
 
 import json

@@ -40,7 +40,11 @@ std::optional<CheckpointNotStored> NotStored(Turn& turn) {
                         (!left.has_value() || left->saved < *newest);
   if (is_newer) {
     left = CheckpointNotStored{.saved = *newest, .generation = turn.state().last_world.generation};
-    if (ledger.terms().has_value()) left->directory = ledger.terms()->directory;
+    if (ledger.terms().has_value()) {
+      left->directory = ledger.terms()->directory;
+    } else if (book.committed.has_value()) {
+      left->directory = book.committed->directory;
+    }
   }
   if (!left.has_value()) return std::nullopt;
   if (!ledger.problem().empty()) left->reason = ledger.problem();

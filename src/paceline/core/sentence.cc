@@ -164,8 +164,8 @@ struct Teller {
   std::string operator()(const CheckpointNotStored& fact) const {
     const std::string step = "step " + std::to_string(fact.saved.step);
     if (fact.is_final) {
-      return step + " is in memory only; paceline has stopped trying to write it to " +
-             fact.directory + ": " + fact.reason;
+      return step + " is in memory only; paceline has stopped trying to write it" +
+             (fact.directory.empty() ? "" : " to " + fact.directory) + ": " + fact.reason;
     }
     const std::string refusal = "storage refuses " + step + ": " + fact.directory + ": ";
     if (IsForGood(fact.reason)) {

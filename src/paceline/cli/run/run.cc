@@ -34,6 +34,7 @@
 #include "paceline/cli/run/request.h"
 #include "paceline/cli/run/status_line.h"
 #include "paceline/cli/settings/value.h"
+#include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/model/directory_claim.h"
 #include "paceline/model/version.h"
 #include "paceline/plan/json.h"
@@ -146,6 +147,14 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_
 
 std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/launcher.log"; }
 
+// What to do before the job is resumed, so that its last step gets to storage.
+std::string MendingOf(const NotStored& left) {
+  if (left.reason == core::kDirectoryUnknown) return "";
+  if (left.reason.find(kRefusedForGood) != std::string::npos)
+    return "move that directory away, then\n";
+  return "repair the storage, then\n";
+}
+
 // Prints where the last step is, and which command writes it to storage.
 Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
   return {.code = "PL-E066",
@@ -154,10 +163,7 @@ Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
           .why = Concat(left.reason,
                         "; the step stays in the memory of the hosts (/dev/shm) until they are "
                         "rebooted or `paceline clean` removes it"),
-          .fix = Concat(left.reason.find(kRefusedForGood) == std::string::npos
-                            ? "repair the storage"
-                            : "move that directory away",
-                        ", then\n", ResumeCommand(run_dir))};
+          .fix = Concat(MendingOf(left), ResumeCommand(run_dir))};
 }
 
 int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,

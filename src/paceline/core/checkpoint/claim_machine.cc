@@ -5,6 +5,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/base/text.h"
+#include "paceline/core/checkpoint/storage_wait.h"
 
 namespace paceline::core {
 
@@ -168,7 +169,8 @@ void ClaimMachine::On(const ClaimWritten& event) {
 // earliest sign that storage takes no writes. It is printed once for each reason. `why` is empty if
 // the claim was written.
 void ClaimMachine::TellRefusal(const std::string& why) {
-  if (std::exchange(told_refusal_, why) == why || why.empty()) return;
+  // A temporary file's name has a random number.
+  if (IsSameReason(std::exchange(told_refusal_, why), why) || why.empty()) return;
   MARK("storage refuses a claim");
   actions_.push_back(SayOfClaim{Concat("storage refuses writes: ", why,
                                        "; steps stay in memory; make room there or correct its "

@@ -49,7 +49,7 @@ void CheckpointLedger::SettleEnd(const CheckpointView& view) {
   if (terms_.has_value() || !IsNewestNotStored(view)) return;
   // All ranks and agents that knew the directory are gone.
   MARK("nobody knows where the last step belongs");
-  problem_ = "all processes that knew its directory have ended";
+  problem_ = kDirectoryUnknown;
 }
 
 void CheckpointLedger::GiveUp(Instant now, const std::string& why, Fault fault,

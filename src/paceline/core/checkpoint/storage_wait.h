@@ -17,6 +17,10 @@ namespace paceline::core {
 // Exit code of a job that would have ended with 0, but its last saved step is not in storage.
 inline constexpr int kExitNotStored = 11;
 
+// Why a step is not in storage although storage may be well.
+inline constexpr std::string_view kDirectoryUnknown =
+    "all processes that knew its directory have ended";
+
 // Returns true if retrying cannot help, because storage has refused for good (kRefusedForGood in
 // model/directory_claim.h). A job that ends does not wait for storage then.
 bool IsForGood(const std::string& problem);
