@@ -121,6 +121,8 @@ def test_a_killed_agent_costs_no_step(job: Job) -> None:
     after = job.until_stepping(2, beyond=before[0]["step"] + 20)
     assert {rank: after[rank]["pid"] for rank in after} == {
         rank: before[rank]["pid"] for rank in before}
+    why = job.command("why", "--job", str(job.run_dir))
+    assert "the agent of node0 was started again; its " in why.stderr + why.stdout, why
     assert job.wait() == 0, job.stderr
     for rank in (0, 1):
         assert job.steps_done(rank) == [(1, step) for step in range(250)]

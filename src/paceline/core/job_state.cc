@@ -260,6 +260,8 @@ struct StateFolder {
     for (auto& [index, wished] : state.wished) wished.replaced = 0;
   }
 
+  void operator()(const AgentReturned&) {}  // for people alone
+
   void operator()(const GrowthPlanned& fact) {
     if (state.growth.pending) return;
     state.growth = {

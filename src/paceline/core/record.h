@@ -80,6 +80,12 @@ struct NodeNoticed {
   int64_t saved_step = -1;  // newest checkpoint of the job then
   std::string reason;
 };
+// The agent of a seated node was started again, and has adopted all its ranks.
+struct AgentReturned {
+  NodeId node;
+  std::string name;
+  uint32_t ranks = 0;
+};
 struct NodeLeft {
   NodeId node;
   std::string name;
@@ -225,7 +231,7 @@ using Fact =
                  ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
                  CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
                  HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
-                 LossWentBad, ModelDescribed, ParallelPlanChosen>;
+                 LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -73,6 +73,10 @@ struct Teller {
     return fact.name + " is taken away by its platform (" + fact.reason +
            "): it leaves as soon as that costs no step";
   }
+  std::string operator()(const AgentReturned& fact) const {
+    return "the agent of " + fact.name + " was started again; its " + Counted(fact.ranks, "rank") +
+           " trained on";
+  }
   std::string operator()(const NodeLeft& fact) const { return fact.name + " " + fact.reason; }
   std::string operator()(const NodeEvicted& fact) const {
     return WithReason(fact.name + " is taken out of the job", fact.reason) +
@@ -189,6 +193,7 @@ struct Namer {
   std::string_view operator()(const NodeJoined&) const { return "node_joined"; }
   std::string_view operator()(const NodeLost&) const { return "node_lost"; }
   std::string_view operator()(const NodeNoticed&) const { return "node_noticed"; }
+  std::string_view operator()(const AgentReturned&) const { return "agent_returned"; }
   std::string_view operator()(const NodeLeft&) const { return "node_left"; }
   std::string_view operator()(const NodeEvicted&) const { return "node_evicted"; }
   std::string_view operator()(const RankFailed&) const { return "rank_failed"; }

@@ -30,6 +30,11 @@ bool EndsAnIncident(const JobEvent& event) {
                               "progress_made", "master_took_over"});
 }
 
+// What killed processes beside the ranks leave in the journal. Training goes on without a decision.
+bool IsReturn(const JobEvent& event) {
+  return event.kind == "agent_returned" || (event.kind == "master_took_over" && event.seq > 2);
+}
+
 // Slow ranks and bad losses have no effect on the job.
 bool IsOnlyTold(const JobEvent& event) {
   return IsOneOf(event.kind, {"rank_slow", "loss_went_bad"});
@@ -199,6 +204,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
     return "paceline why --evidence; nothing was restarted for it";
   }
+  if (IsReturn(event)) return "nothing to do: training goes on";
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
   if (event.kind == "checkpoint_not_stored") {
     return Concat("make room in ", Visible(DetailOf(event, "directory")),
@@ -234,7 +240,7 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
     }
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
     if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
-    if (event->kind == "rank_slow") return event->seq;
+    if (event->kind == "rank_slow" || IsReturn(*event)) return event->seq;
     // A loss that rises is often the consequence of an incident, and never more urgent than one.
     if (event->kind == "loss_went_bad" && !bad_loss.has_value()) bad_loss = event->seq;
     if (event->kind == "job_finished") end = &*event;

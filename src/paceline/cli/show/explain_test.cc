@@ -56,6 +56,17 @@ TEST(Explain, WhatIsOnlyToldIsAnIncidentToo) {
   EXPECT_EQ(Explain(events, 16, "runs/a")->next, "paceline status; nothing is done about it");
 }
 
+TEST(Explain, ProcessesThatWereStartedAgainAreAnIncident) {
+  for (const char* kind : {"agent_returned", "master_took_over"}) {
+    std::vector<JobEvent> events = TwoIncidents();
+    events.push_back(Event(16, kind, {14}));
+    ASSERT_EQ(LastIncident(events), 16U);
+    EXPECT_EQ(Explain(events, 16, "runs/a")->next, "nothing to do: training goes on");
+  }
+  EXPECT_EQ(LastIncident({Event(1, "job_created", {}), Event(2, "master_took_over", {})}),
+            std::nullopt);
+}
+
 TEST(Explain, ABadLossIsAnIncidentWhereThereIsNoOther) {
   std::vector<JobEvent> events = {Event(1, "job_created", {}), Event(2, "world_running", {}),
                                   Event(3, "loss_went_bad", {2})};

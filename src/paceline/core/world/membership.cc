@@ -327,6 +327,23 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
   }
 }
 
+// Records that the node has another agent than before, which has adopted all its ranks.
+void NoteReturn(Turn& turn, NodeId id, uint64_t former_agent) {
+  const JobState& state = turn.state();
+  const NodeLink& link = turn.Link(id);
+  const NodeState& node = *state.Find(id);
+  const bool is_other = former_agent != 0 && former_agent != link.agent_incarnation;
+  if (!is_other || !state.world || node.status != Status::kSeated) return;
+  uint32_t living = 0;
+  for (const auto& [local, rank] : link.ranks) {
+    const bool lives = rank.state != RankReport::State::kExited;
+    if (lives && rank.generation == state.world->generation) ++living;
+  }
+  if (living < state.SeatOf(node).rank_count) return;  // their failure is recorded
+  MARK("an agent is started again");
+  turn.Emit(AgentReturned{.node = id, .name = node.name, .ranks = living}, {state.world_seq});
+}
+
 void OnRegistered(Turn& turn, const NodeRegistered& event) {
   const NodeReport& report = event.report;
   if (!CheckReport(turn, event)) return;
@@ -352,9 +369,11 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
   }
   const bool leaving =
       known && node->IsSentAway() && turn.Link(id).agent_incarnation == report.agent_incarnation;
+  const uint64_t former_agent = turn.Link(id).agent_incarnation;
   Admit(turn, id, event);
   TakeWholeTruth(turn, id, report);
   if (leaving) return;
+  NoteReturn(turn, id, former_agent);
   if (turn.state().Find(id)->boot_id != report.boot_id && !HoldsRanks(turn.Link(id))) {
     // The node was lost and has rebooted since: it returns with its new data.
     turn.Emit(Joined(id, report, true), {turn.state().Find(id)->cause});

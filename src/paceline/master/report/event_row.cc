@@ -70,6 +70,10 @@ struct Filler {
     Detail("leave_by_ns", std::to_string(fact.leave_by.nanoseconds()));
     Detail("reason", fact.reason);
   }
+  void operator()(const core::AgentReturned& fact) {
+    event.node = names.Of(fact.node);
+    Detail("ranks", std::to_string(fact.ranks));
+  }
   void operator()(const core::NodeLeft& fact) {
     event.node = names.Of(fact.node);
     Detail("reason", fact.reason);

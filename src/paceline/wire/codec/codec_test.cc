@@ -148,6 +148,7 @@ class Draw {
         core::SoloRestarted{node, Name(), generation, Text()},
         core::ProgressMade{Step(), Step()},
         core::GrowthPlanned{node, Name(), Step(), Text()},
+        core::AgentReturned{node, Name(), Small()},
         core::WaitBegan{Text()},
         core::StopDecided{static_cast<int>(Small()), Time(), Text(), /*is_asked=*/true,
                           static_cast<int>(Small())},

@@ -104,6 +104,10 @@ absl::Status Take(const pb::ProgressMade& from, core::ProgressMade* to) {
   PACELINE_PROGRESS_MADE(TAKE)
   return absl::OkStatus();
 }
+absl::Status Take(const pb::AgentReturned& from, core::AgentReturned* to) {
+  PACELINE_AGENT_RETURNED(TAKE)
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::GrowthPlanned& from, core::GrowthPlanned* to) {
   PACELINE_GROWTH_PLANNED(TAKE)
   return absl::OkStatus();
@@ -454,6 +458,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kWishChanged, WishChanged, wish_changed)
     FACT(kNodeNoticed, NodeNoticed, node_noticed)
     FACT(kPastRemembered, PastRemembered, past_remembered)
+    FACT(kAgentReturned, AgentReturned, agent_returned)
     FACT(kGrowthPlanned, GrowthPlanned, growth_planned)
     FACT(kWaitBegan, WaitBegan, wait_began)
     FACT(kStopDecided, StopDecided, stop_decided)

@@ -99,6 +99,10 @@ void Put(const core::ProgressMade& from, pb::Fact* fact) {
   auto* to = fact->mutable_progress_made();
   PACELINE_PROGRESS_MADE(PUT)
 }
+void Put(const core::AgentReturned& from, pb::Fact* fact) {
+  auto* to = fact->mutable_agent_returned();
+  PACELINE_AGENT_RETURNED(PUT)
+}
 void Put(const core::GrowthPlanned& from, pb::Fact* fact) {
   auto* to = fact->mutable_growth_planned();
   PACELINE_GROWTH_PLANNED(PUT)
