@@ -444,7 +444,7 @@ void AgentHost::Do(const core::HoldStorePort&) {
 }
 
 void AgentHost::Do(const core::ReportRankExit& action) {
-  sent_[action.rank.local_rank] = action.rank;
+  sent_.erase(action.rank.local_rank);  // the next report repeats it, as the agent's does
   if (connection_ == ConnectionId() || !is_linked_) return;
   core::RankExited event;
   event.node = node_id_;
