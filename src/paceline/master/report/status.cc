@@ -18,6 +18,7 @@ std::string_view StateName(RankReport::State state) {
 }
 
 std::string ExitText(const ExitCause& cause) {
+  if (cause.asked && !cause.is_success()) return "ended by paceline";
   if (!cause.headline.empty()) return cause.headline;
   switch (cause.kind) {
     case ExitCause::Kind::kExited: return "exit code " + std::to_string(cause.code);

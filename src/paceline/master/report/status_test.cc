@@ -96,6 +96,27 @@ TEST(Status, OfAnEmptyAndOfAWaitingJob) {
   EXPECT_NE(json.find("\"schema\": \"paceline.status/1\""), std::string::npos) << json;
 }
 
+TEST(Status, AKillOfPacelinesOwnIsNotTakenForOneFromOutside) {
+  RankReport rank{.generation = Generation(1), .pid = 7, .state = RankReport::State::kExited};
+  rank.exit = {.kind = ExitCause::Kind::kSignaled, .code = 9, .headline = "was killed by SIGKILL"};
+  const auto exit_of = [&rank] {
+    core::Job job;
+    job.Step(At(1), core::JobSubmitted{{.job_id = "j", .nodes_min = 2, .nodes_max = 2}});
+    job.Step(At(1), core::MasterStarted{1});
+    job.Step(At(2), core::NodeRegistered{ConnectionId(1),
+                                         {.name = "node0",
+                                          .boot_id = "b",
+                                          .agent_incarnation = 1,
+                                          .agent_pid = 99,
+                                          .slots = 1,
+                                          .ranks = {rank}}});
+    return MakeJobStatus(job, At(3), {}).nodes.at(0).ranks.at(0).exit;
+  };
+  EXPECT_EQ(exit_of(), "was killed by SIGKILL");
+  rank.exit.asked = true;
+  EXPECT_EQ(exit_of(), "ended by paceline");
+}
+
 TEST(Status, TellsHowOldStorageIs) {
   core::Job job;
   job.Restore({RecordSeq(1), At(1), {}, core::JobCreated{}});
