@@ -17,6 +17,7 @@
 #include "paceline/base/host_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/ended_run.h"
 #include "paceline/cli/job/registered.h"
 #include "paceline/cli/run/interpreter.h"
 #include "paceline/cli/run/node_names.h"
@@ -341,6 +342,7 @@ class Preparation {
                      .why = "no run directory was given",
                      .fix = "paceline run --resume --run-dir runs/JOB"};
     }
+    AwaitEndedRun(request_.run_dir, input_.wait_note);
     if (Check problem = OpenDirectory()) return problem;
     auto card = ReadJobCard(run_.dir.path);
     if (!card.ok()) return card.problem();
