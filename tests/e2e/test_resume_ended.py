@@ -57,6 +57,41 @@ def test_a_job_that_was_stopped_goes_on(job: Job) -> None:
     assert "done now" in job.stdout
 
 
+def test_a_resume_right_after_the_end_waits_for_the_last_processes(job: Job) -> None:
+    """Without a launcher, the master is there for a moment after `paceline wait` has returned."""
+    script = script_of(job, "import os, time\n"
+                            "while not os.path.exists('go'):\n"
+                            "    open('began', 'w').close()\n"
+                            "    time.sleep(0.02)\n"
+                            "print('done now')\n")
+    job.start(["--standalone", "--nproc-per-node", "1"], [str(script)])
+    eventually((job.directory / "began").exists, "the script runs", job=job)
+    assert job.launcher is not None
+    job.launcher.kill()
+    job.launcher.wait()
+    assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
+    assert job.command("wait", "--job", str(job.run_dir)).returncode == 143
+    (job.directory / "go").touch()
+    job.start(["--resume"], [])
+    assert job.wait() == 0, job.stderr
+    assert "done now" in job.stdout
+    assert len(job.events("job_resumed")) == 1
+
+
+def test_a_resume_names_what_it_ignores(job: Job) -> None:
+    script = script_of(job, "import os, sys\n"
+                            "open('arguments', 'w').write(' '.join(sys.argv[1:]))\n"
+                            "assert os.path.exists('go')\n")
+    job.start(["--standalone", "--max-restarts", "0"], [str(script), "20"])
+    assert job.wait() == 1, job.stderr
+    (job.directory / "go").touch()
+    job.start(["--resume", "--nproc-per-node", "2"], [str(script), "30"])
+    assert job.wait() == 0, job.stderr
+    assert f"ignores: --nproc-per-node 2, {script} 30. " in job.stderr
+    assert "name another --run-dir" in job.stderr
+    assert (job.directory / "arguments").read_text() == "20"
+
+
 def test_a_job_that_ended_well_is_not_run_again(job: Job) -> None:
     script = script_of(job, "open('runs', 'a').write('x')\n")
     job.start(ONE, [str(script)])

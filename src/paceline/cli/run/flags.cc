@@ -31,7 +31,9 @@ constexpr Flag kRunFlags[] = {
     {.dest = "resume",
      .spellings = {"--resume"},
      .kind = kSwitch,
-     .help = "resume the job of the run directory; if it still runs, become its launcher"},
+     .help =
+         "go on with the run directory's job by its first command; if it still runs, become its "
+         "launcher"},
     {.dest = "detach",
      .spellings = {"--detach"},
      .kind = kSwitch,

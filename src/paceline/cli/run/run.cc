@@ -32,6 +32,7 @@
 #include "paceline/cli/run/narrator.h"
 #include "paceline/cli/run/prepare.h"
 #include "paceline/cli/run/request.h"
+#include "paceline/cli/run/resume_note.h"
 #include "paceline/cli/run/status_line.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/core/checkpoint/storage_wait.h"
@@ -91,6 +92,15 @@ std::string Greeting(const PreparedRun& run) {
                     ? "\nnote: neither this directory nor a home can be written, "
                       "so a reboot loses the run directory; --run-dir names another"
                     : "");
+}
+
+void SayStart(Output& out, const ParsedLine& line, const PreparedRun& run) {
+  const std::string ignored = run.is_resumed ? IgnoredByResume(line, run.card.argv) : "";
+  if (!ignored.empty()) out.Say(Concat("note: ", ignored));
+  out.Say(Greeting(run));
+  if (!run.join_string.empty()) {
+    out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
+  }
 }
 
 LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
@@ -362,10 +372,7 @@ int RunRun(Invocation& invocation) {
   if (!prepared.ok()) return out.Fail(prepared.problem());
   PreparedRun run = std::move(prepared.value());
   if (const auto why = EndedWell(run); why.has_value()) return SayEndedWell(out, run, *why);
-  out.Say(Greeting(run));
-  if (!run.join_string.empty()) {
-    out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
-  }
+  SayStart(out, invocation.line, run);
   Fd serving;
   if (request->detach) {
     if (const std::optional<int> exit_code = Detach(run, out, &serving)) return *exit_code;
