@@ -74,7 +74,7 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E022", "no job was found", kExitUnreachable,
      "No job of this user runs on this host, and none has run here before. Name a run directory: "
      "`paceline status --job ./runs/NAME`."},
-    {"PL-E023", "several jobs run; say which one", kExitUsage,
+    {"PL-E023", "several jobs may be meant; say which one", kExitUsage,
      "`paceline ps` lists them; `--job ID` or `--job RUN_DIR` chooses."},
     {"PL-E024", "there is no such job", kExitUnreachable,
      "Jobs are found by id in the runtime directory of this user on this host, or by their run "

@@ -279,14 +279,8 @@ std::vector<JobPlace> OncePerJob(const std::vector<JobPlace>& places) {
   return jobs;
 }
 
-// Finds jobs by id, else by name, else by a prefix of the id. Of several jobs with one name, only
-// those that run.
-std::vector<const JobPlace*> Named(const std::vector<JobPlace>& jobs, const std::string& asked) {
-  std::vector<const JobPlace*> named;
-  for (const JobPlace& job : jobs) {
-    if (job.id == asked) return {&job};
-    if (job.name == asked || job.id.starts_with(asked)) named.push_back(&job);
-  }
+// Of several jobs that a name may mean, only those that run, if one does.
+std::vector<const JobPlace*> RunningOf(std::vector<const JobPlace*> named) {
   std::vector<const JobPlace*> running;
   for (const JobPlace* job : named) {
     if (job->is_running()) running.push_back(job);
@@ -308,6 +302,24 @@ Problem WhichOne(const std::vector<const JobPlace*>& jobs, const std::string& wh
                  .fix = "the same command with --job and one of these names"};
 }
 
+// A whole name wins over names that only begin with it.
+Result<JobPlace> FindNamed(const std::vector<JobPlace>& jobs, const std::string& asked) {
+  std::vector<const JobPlace*> named;
+  std::vector<const JobPlace*> begun;
+  for (const JobPlace& job : jobs) {
+    if (job.name == asked) named.push_back(&job);
+    if (job.id.starts_with(asked)) begun.push_back(&job);
+  }
+  const bool is_whole = !named.empty();
+  const std::vector<const JobPlace*> found = RunningOf(is_whole ? named : begun);
+  if (found.size() == 1) return *found.front();
+  if (found.empty()) {
+    return NoSuchJob(asked, "it is neither a known id or name nor a run directory");
+  }
+  return WhichOne(found, "--job " + ShellWord(asked),
+                  is_whole ? "have that name" : "have ids that begin with that");
+}
+
 }  // namespace
 
 Result<JobPlace> FindJob(const Environment& environment, const std::string& asked) {
@@ -322,10 +334,7 @@ Result<JobPlace> FindJob(const Environment& environment, const std::string& aske
     if (!is_there && errno == EACCES && asked.find('/') != std::string::npos) {
       return NotYours(asked);
     }
-    const std::vector<const JobPlace*> named = Named(jobs, asked);
-    if (named.size() == 1) return *named.front();
-    if (named.size() > 1) return WhichOne(named, "--job " + ShellWord(asked), "have that name");
-    return NoSuchJob(asked, "it is neither a known id or name nor a run directory");
+    return FindNamed(jobs, asked);
   }
   std::vector<const JobPlace*> running;
   std::vector<const JobPlace*> here;  // started in this directory
