@@ -212,6 +212,8 @@ def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:
     told = second.job.status()
     assert told is not None
     assert (told["job"]["phase"], told["job"]["exit_code"]) == ("finished", 143), told
+    again = second.command("stop", *asked)
+    assert again.returncode == 0 and "has ended already" in again.stderr, again.stderr
     why = second.command("why", *["--job", str(second.job.run_dir)])
     assert "has ended with exit code 143" in why.stderr and ENDPOINT in why.stderr, why.stderr
 

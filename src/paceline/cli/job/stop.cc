@@ -50,12 +50,23 @@ Check Ask(const JobPlace& place, Duration limit, Duration grace, bool force) {
   return ProblemFrom(status);
 }
 
+// For a job whose master runs on another host: that master is not asked to stop the job for the
+// other hosts.
+Problem PartHasEnded(const JobPlace& place) {
+  return {.code = "PL-E030",
+          .what = "this host's part of " + place.id + " has ended already",
+          .where = place.run_dir,
+          .why = "its launcher has ended; the master is at " + place.master_addr,
+          .fix = "paceline stop on the master's host, to stop the job"};
+}
+
 int NotRunning(const JobPlace& place, Output& out) {
   const auto status = StatusOf(place, kLook);
   if (status.ok() && status->phase == "finished") {
     out.Say(place.id + " has ended already: " + Visible(status->final_reason));
     return kExitDone;
   }
+  if (place.is_joined) return out.Fail(PartHasEnded(place));
   return out.Fail({.code = "PL-E030",
                    .what = "no process of " + place.id + " runs on this host",
                    .where = place.run_dir,
@@ -73,16 +84,6 @@ int AskLauncher(const JobPlace& place, bool force, Output& out) {
   out.Say("stopping " + place.id + ": its run directory is gone, so its launcher got SIGTERM");
   if (force) out.Say("note: --force has no effect without the run directory");
   return kExitDone;
-}
-
-// For a job whose master runs on another host: that master is not asked to stop the job for the
-// other hosts.
-Problem PartHasEnded(const JobPlace& place) {
-  return {.code = "PL-E030",
-          .what = "this host's part of " + place.id + " has ended already",
-          .where = place.run_dir,
-          .why = "its launcher has ended; the master is at " + place.master_addr,
-          .fix = "paceline stop on the master's host, to stop the job"};
 }
 
 // The master runs on another host and does not answer. This host's launcher ends its part.
@@ -108,9 +109,7 @@ int RunStop(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   const Duration grace = invocation.settings.Time("timers.stop_grace");
   const bool force = invocation.line.Has("force");
-  if (!place->is_running()) {
-    return place->is_joined ? out.Fail(PartHasEnded(*place)) : NotRunning(*place, out);
-  }
+  if (!place->is_running()) return NotRunning(*place, out);
   if (invocation.line.Has("dry_run")) {
     out.DataLine("would be " + Plan(*place, grace, force));
     return kExitDone;
