@@ -79,8 +79,15 @@ def test_it_says_when_nobody_watches_over_the_job(job: Job) -> None:
     kill_launcher_of(job)
     looking = attach(job)
     assert looking.stderr is not None
-    lines = [looking.stderr.readline() for _ in range(3)]
+    lines = [looking.stderr.readline() for _ in range(2)]
     looking.send_signal(signal.SIGTERM)
     looking.communicate(timeout=DEADLINE_S)
     assert any("launcher is gone" in line for line in lines), lines
+    for word in ("status", "why"):
+        told = job.command(word, "--job", str(job.run_dir)).stdout
+        assert "its launcher is gone" in told and f"--run-dir {job.run_dir}" in told, told
+    assert job.launcher is not None
+    rows = [line.split() for line in job.command("ps").stdout.splitlines()]
+    row = next(row for row in rows if row[0] == job.card["id"])
+    assert row[1:4] == ["running", str(job.card["master"]["pid"]), "-"], row
     take_over(job)

@@ -42,6 +42,10 @@ def test_a_rank_prints_on_and_its_lost_output_is_noted(job: Job, full: Path) -> 
     start(job, full, "never")
     eventually(lambda: f"{job.run_dir}, is full" in job.stderr or None, "the console says so",
                job=job)
+    for word in ("status", "why"):
+        assert "is full. The ranks go on" in job.command(word, "--job", str(job.run_dir)).stdout
+    status = job.status()
+    assert status is not None and "is full" in status["troubles"][0], status
     reached = job.step()
     eventually(lambda: job.step() > reached + 300 or None, "the rank trains on", job=job)
     subprocess.run(["mount", "-o", "remount,size=64m", str(full)], check=True)
@@ -52,6 +56,8 @@ def test_a_rank_prints_on_and_its_lost_output_is_noted(job: Job, full: Path) -> 
     eventually(lambda: "bytes were dropped: the disk was full" in output.read_text() or None,
                "Python output's loss is counted", job=job)
     eventually(lambda: "has room again" in job.stderr or None, "the console says it", job=job)
+    status = job.status()
+    assert status is not None and status["troubles"] == [], status
     assert not job.events("rank_failed")
 
 
@@ -59,6 +65,9 @@ def test_a_job_that_ends_on_a_full_disk_says_that_output_is_lost(job: Job, full:
     start(job, full, "end")
     assert job.wait() == 0, job.stderr
     assert "is still full at the end of the job" in job.stderr
+    for word in ("status", "why"):
+        assert "If it was full at the job's end" in job.command(
+            word, "--job", str(job.run_dir)).stdout
 
 
 def test_the_first_failure_has_room(job: Job, full: Path) -> None:

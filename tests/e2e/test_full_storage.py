@@ -59,6 +59,9 @@ def test_a_full_disk_ends_the_job_with_11_and_the_named_command_mends_it(
     assert len(refusals(job)) == 1, f"told at once, and once:\n{job.stderr}"
     assert "No space left" in refusals(job)[0]
     assert "PL-E066" in job.stderr and f"step, {STEPS - 1}, is not in storage" in job.stderr
+    checkpoints = (job.status() or {})["checkpoints"]
+    assert checkpoints["memory_step"] == STEPS - 1
+    assert "No space left" in checkpoints["problem"]
     worlds = job.events("world_formed")
     assert len(worlds) == 1, "a close that fails is not cured by restarting its rank"
     stored = [event["step"] for event in job.events("checkpoint_committed")]

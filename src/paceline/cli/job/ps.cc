@@ -66,9 +66,11 @@ int RunPs(Invocation& invocation) {
     const std::string state = job.is_run_dir_gone ? "running, its run directory is gone"
                               : job.is_running()  ? "running"
                                                   : "ended";
-    const auto pid = [](int number) { return number > 0 ? std::to_string(number) : "-"; };
-    rows.push_back(
-        {Visible(job.id), state, pid(job.master_pid), pid(job.launcher_pid), Visible(job.run_dir)});
+    const auto pid = [](int number, bool is_alive) {
+      return is_alive ? std::to_string(number) : "-";
+    };
+    rows.push_back({Visible(job.id), state, pid(job.master_pid, job.has_master()),
+                    pid(job.launcher_pid, job.has_launcher()), Visible(job.run_dir)});
   }
   for (const StarterPlace& starter : KnownStarters(invocation.environment)) {
     json["starters"].push_back({{"key", starter.key},

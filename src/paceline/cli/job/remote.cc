@@ -1,9 +1,11 @@
 #include "paceline/cli/job/remote.h"
 
 #include <poll.h>
+#include <unistd.h>
 
 #include <algorithm>
 
+#include "paceline/agent/memory/arena_shelf.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
@@ -90,6 +92,19 @@ Problem MasterIsAway(const JobPlace& place) {
                  .fix = fix};
 }
 
+// A job that ended without storage keeps its last step in memory. The journal names the step, and
+// the folder of the images says that this host still has them.
+void AddLeftInMemory(const core::Job& job, wire::CheckpointStatus* status) {
+  const auto& left = job.state().checkpoints.not_stored;
+  if (!left.has_value() || !left->is_final) return;
+  status->problem = Concat("step ", left->saved.step, " is not in storage: ", left->reason);
+  const agent::ArenaHomes homes = agent::ArenaHomesOfUser();
+  for (const std::string& home : {homes.memory, homes.disk}) {
+    const std::string images = Concat(home, "/", job.state().spec.job_id);
+    if (access(images.c_str(), F_OK) == 0) status->memory_step = left->saved.step;
+  }
+}
+
 // The status of a job without a master, from its journal. No node counts as connected. On a host
 // that joined, only how the job ended is known.
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
@@ -118,6 +133,7 @@ Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
   wire::JobStatus status = master::MakeJobStatus(job, end, host);
   if (status.job_id.empty()) status.job_id = place.id;
   if (status.step < 0) status.step = job.state().step_max;
+  if (job.state().phase == core::Phase::kFinished) AddLeftInMemory(job, &status.checkpoints);
   return status;
 }
 

@@ -9,6 +9,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/ckpt/rescue.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/host_trouble.h"
 
 namespace paceline::cli {
 namespace {
@@ -94,9 +95,7 @@ void StatusLine::TellRoom() {
     console_.Narrate(Concat("paceline: the disk of the run directory has room again, after about ",
                             full->seconds(), " s. What the ranks printed meanwhile is lost."));
   } else if (disk_.is_full() && !was_full) {
-    console_.Narrate(Concat("paceline: the disk of the run directory, ", Visible(place_.run_dir),
-                            ", is full. The ranks go on, and what they print is lost until there "
-                            "is room."));
+    console_.Narrate(Concat("paceline: ", FullDiskText(place_.run_dir)));
   }
 }
 

@@ -13,6 +13,7 @@
 #include "paceline/cli/console/console.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/narrator.h"
@@ -113,8 +114,7 @@ int RunAttach(Invocation& invocation) {
   if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
   out.Say(Concat("Attached to ", place->id, ", ", status.phase, ". Ctrl-C leaves it running."));
   if (!place->has_launcher()) {
-    out.Say("Its launcher is gone, so an agent or master that dies is not restarted until\n  " +
-            ResumeCommand(place->run_dir));
+    out.Say("note: " + NoLauncherText(*place));
   }
   options.timeout = kStatusLinePatience;
   wire::ControlClient client(options);

@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "paceline/base/instant.h"
+#include "paceline/base/json.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/show/event_text.h"
 #include "paceline/wire/codec/control_json.h"
@@ -142,6 +144,14 @@ void Print(Output& out, const wire::JobStatus& status) {
   PrintNodes(out, status);
 }
 
+// With what only this host knows.
+std::string StatusJsonHere(const wire::JobStatus& status,
+                           const std::vector<std::string>& troubles) {
+  nlohmann::ordered_json json = ParseOrderedJson(wire::StatusJson(status));
+  json["troubles"] = troubles;
+  return PrintJson(json, {.indent = 2});
+}
+
 }  // namespace
 
 int RunStatus(Invocation& invocation) {
@@ -150,12 +160,20 @@ int RunStatus(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   const auto status = StatusOf(*place, kStatusPatience);
   if (!status.ok()) return out.Fail(status.problem());
+  const std::vector<std::string> troubles = HostTroubles(*place, status->phase == "finished");
+  const auto print_troubles = [&] {
+    for (const std::string& trouble : troubles) {
+      out.DataLine("  " + out.Painted(Paint::kYellow, trouble));
+    }
+  };
   if (out.is_json()) {
-    out.DataLine(wire::StatusJson(*status));
+    out.DataLine(StatusJsonHere(*status, troubles));
   } else if (status->last_seq == 0 && status->phase == "finished") {
     PrintEnd(out, *status);
+    print_troubles();
   } else {
     Print(out, *status);
+    print_troubles();
     if (status->master_pid == 0 && status->phase != "finished") {
       out.Say("next: " + TakeOverText(*place));
     } else if (status->restart_count > 0 || status->exit_code.value_or(0) != 0) {

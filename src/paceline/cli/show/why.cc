@@ -11,6 +11,7 @@
 #include "paceline/cli/console/error_codes.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/cli/show/event_text.h"
@@ -146,10 +147,13 @@ void PrintNext(Output& out, const JobPlace& place, const Explanation& why) {
 // What troubles the job at present, which need not have become an event yet.
 void PrintNow(Output& out, const JobPlace& place) {
   const auto status = StatusOf(place, kStatusPatience);
-  if (!status.ok() || status->phase == "finished") return;
+  if (!status.ok()) return;
   const auto print = [&out](const std::string& text) {
     out.DataLine(ClipTo("now: " + Visible(text), out.width()));
   };
+  const bool is_over = status->phase == "finished";
+  for (const std::string& trouble : HostTroubles(place, is_over)) out.DataLine("now: " + trouble);
+  if (is_over) return;
   if (status->master_pid == 0) return print("no master answers; " + TakeOverText(place));
   if (status->phase != "running") print(status->pending);
   if (status->journal != "ok" && !status->journal.empty()) print("journal: " + status->journal);
