@@ -177,8 +177,8 @@ struct Teller {
              "; this job saves to memory only: stop it, and give it another "
              "directory";
     }
-    return refusal + fact.reason +
-           "; make room there or correct its access rights; paceline tries again by itself";
+    return refusal + fact.reason + "; " + MendingOf(fact.directory, fact.reason) +
+           "; paceline tries again by itself";
   }
   std::string operator()(const JobResumed& fact) const { return fact.reason; }
   std::string operator()(const JobFinished& fact) const {

@@ -9,6 +9,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
 #include "paceline/core/budget.h"
+#include "paceline/core/checkpoint/storage_wait.h"
 
 namespace paceline::cli {
 namespace {
@@ -207,8 +208,9 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   if (IsReturn(event)) return "nothing to do: training goes on";
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
   if (event.kind == "checkpoint_not_stored") {
-    return Concat("make room in ", Visible(DetailOf(event, "directory")),
-                  " or correct its access rights; paceline tries again by itself");
+    const std::string directory = Visible(DetailOf(event, "directory"));
+    const std::string mending = core::MendingOf(directory, DetailOf(event, "reason"));
+    return Concat(directory, ": ", mending, "; paceline tries again by itself");
   }
   const std::string evicted = MendingOfEvicted(explanation);
   if (!evicted.empty() && last != nullptr && last->kind.starts_with("world_")) return evicted;

@@ -234,7 +234,7 @@ TEST(Explain, StorageThatRefusesIsToBeRepaired) {
       Event(6, "job_finished", {5}, {{"exit_code", "11"}})};
   EXPECT_TRUE(Explain(events, 5, "/r")->next.starts_with("repair the storage, then paceline run"));
   const std::vector<JobEvent> running(events.begin(), events.begin() + 3);
-  EXPECT_TRUE(Explain(running, 3, "/r")->next.starts_with("make room in /runs/a "));
+  EXPECT_TRUE(Explain(running, 3, "/r")->next.starts_with("/runs/a: make room there "));
 }
 
 TEST(Explain, AJobThatEndedWellHasNothingToDo) {

@@ -172,9 +172,8 @@ void ClaimMachine::TellRefusal(const std::string& why) {
   // A temporary file's name has a random number.
   if (IsSameReason(std::exchange(told_refusal_, why), why) || why.empty()) return;
   MARK("storage refuses a claim");
-  actions_.push_back(SayOfClaim{Concat("storage refuses writes: ", why,
-                                       "; steps stay in memory; make room there or correct its "
-                                       "access rights; paceline tries again by itself")});
+  actions_.push_back(SayOfClaim{Concat("storage refuses writes: ", why, "; steps stay in memory; ",
+                                       MendingOf("", why), "; paceline tries again by itself")});
 }
 
 void ClaimMachine::On(const TermKnown& event) {

@@ -236,9 +236,9 @@ void StationMachine::TellRefusal() {
   for (auto& [peer, rank] : peers_) {
     if (IsSameReason(std::exchange(rank.trouble, order_.problem), order_.problem)) continue;
     actions_.push_back(AnswerNotice{
-        peer,
-        "storage refuses to take checkpoints: " + terms().directory + ": " + order_.problem +
-            "; make room there or correct its access rights; paceline tries again by itself"});
+        peer, "storage refuses to take checkpoints: " + terms().directory + ": " + order_.problem +
+                  "; " + MendingOf(terms().directory, order_.problem) +
+                  "; paceline tries again by itself"});
   }
 }
 

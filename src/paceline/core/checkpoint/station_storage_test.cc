@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "paceline/core/checkpoint/storage_wait.h"
+#include "paceline/core/record.h"
 #include "paceline/core/testing/station_fixture.h"
 
 namespace paceline::core {
@@ -193,6 +195,19 @@ TEST_F(StationStorageTest, ANodeThatCannotSeeStorageSaysSoAfterAWhile) {
   Report();
   EXPECT_FALSE(reports_.back().is_blind);
   EXPECT_EQ(reports_.back().generation, Generation(3));
+}
+
+TEST(StorageMending, ADirectoryThatIsGoneIsMadeAgain) {
+  const std::string gone = "rank 0: cannot make /ck/step-75-g1: No such file or directory";
+  EXPECT_EQ(MendingOf("/ck", gone), "mkdir /ck, or move it back");
+  EXPECT_EQ(MendingOf("s3://bucket/ck", gone), "make room there or correct its access rights");
+  EXPECT_EQ(MendingOf("/ck", "/ck: No space left on device"),
+            "make room there or correct its access rights");
+  const Record told{.fact =
+                        CheckpointNotStored{.saved = {1, 75}, .directory = "/ck", .reason = gone}};
+  EXPECT_NE(Sentence(told).find("; mkdir /ck, or move it back; paceline tries again by itself"),
+            std::string::npos)
+      << Sentence(told);
 }
 
 TEST_F(StationStorageTest, APlaceThatLetsNobodyInIsAnError) {

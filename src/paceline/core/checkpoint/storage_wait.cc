@@ -2,12 +2,22 @@
 
 #include <algorithm>
 
+#include "paceline/base/text.h"
 #include "paceline/model/directory_claim.h"
 
 namespace paceline::core {
 
 bool IsForGood(const std::string& problem) {
   return problem.find(kRefusedForGood) != std::string::npos;
+}
+
+std::string MendingOf(std::string_view directory, std::string_view reason) {
+  // The system's words for ENOENT: the directory was removed, or its disk is not mounted.
+  const bool is_gone = reason.find("No such file or directory") != std::string_view::npos;
+  if (is_gone && directory.starts_with('/')) {
+    return Concat("mkdir ", directory, ", or move it back");
+  }
+  return "make room there or correct its access rights";
 }
 
 bool IsSameReason(std::string_view a, std::string_view b) {

@@ -25,6 +25,9 @@ inline constexpr std::string_view kDirectoryUnknown =
 // model/directory_claim.h). A job that ends does not wait for storage then.
 bool IsForGood(const std::string& problem);
 
+// What a user does about a directory that refuses writes for this reason; "make room there …".
+std::string MendingOf(std::string_view directory, std::string_view reason);
+
 // True if two refusals have the same reason and differ only in numbers, such as steps and ranks.
 bool IsSameReason(std::string_view a, std::string_view b);
 
