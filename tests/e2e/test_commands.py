@@ -104,6 +104,24 @@ def test_a_job_that_runs_tells_all(failed_once: Job) -> None:
     assert kept["removed"] == [] and kept["kept"]
 
 
+def test_logs_of_an_ended_job_name_what_is_not_there(job: Job) -> None:
+    job.start_steps(TWO, "--print", steps=3)
+    assert job.wait() == 0, job.stderr
+    for words, what in ((["--rank", "99"], "there is no rank 99"),
+                        (["--node", "nosuch"], "there is no node nosuch"),
+                        (["--generation", "7"], "there is no world 7")):
+        done = job.command("logs", "--job", str(job.run_dir), *words)
+        assert done.returncode == 2 and what in done.stderr, done
+        assert "nodes node0; ranks 0, 1; worlds 1" in done.stderr, done
+    assert job.command("logs", "--job", str(job.run_dir), "--rank", "1").stdout
+
+
+def test_checkpoint_commands_say_what_is_missing(job: Job) -> None:
+    for verb in ("ls", "show", "verify"):
+        done = job.command("ckpt", verb, str(job.directory / "nosuch"))
+        assert done.returncode == 2 and "there is no such directory" in done.stderr, done
+
+
 def ask_host(job: Job, *words: str) -> list[dict[str, Any]]:
     done = job.command(*words, "--json")
     assert done.returncode == 0, done

@@ -280,7 +280,8 @@ def test_the_commands_look_at_it(tmp_path: Path) -> None:
         told = json.loads(command("--json", verb, folder).stdout)
         schema = SCHEMAS / f"{told['schema'].removeprefix('paceline.').removesuffix('/1')}.json"
         Draft202012Validator(json.loads(schema.read_text())).validate(told)
-    assert command("rm", folder).returncode == 2, "name the one to remove"
+    unnamed = command("rm", folder)
+    assert unnamed.returncode == 2 and "needs the name of one checkpoint" in unnamed.stderr
     (name,) = (path.name for path in (tmp_path / "c").glob("step-*"))
     assert command("rm", f"{folder}/{name}").returncode == 0
     assert command("ls", folder).returncode == 2

@@ -31,7 +31,8 @@ int Ls(Invocation& invocation, const std::string& named) {
   if (!found.ok()) return out.Fail(StorageUnreadable(directory, found.failure()));
   const std::vector<ckpt::Listed>& all = *found;
   if (all.empty())
-    return out.Fail(NoCheckpoint(directory, "no folder in it has a complete MANIFEST.json"));
+    return out.Fail(NoCheckpoint(
+        directory, WhyNothingAt(directory, "no folder in it has a complete MANIFEST.json")));
   Json json = {{"schema", "paceline.ckpt_ls/1"}, {"directory", directory}};
   json["checkpoints"] = Json::array();
   std::vector<std::vector<std::string>> rows = {{"CHECKPOINT", "STEP", "RANKS", "SIZE", "JOB"}};
@@ -95,13 +96,25 @@ int Show(Invocation& invocation, const std::string& path) {
   return kExitDone;
 }
 
+Problem NotRemoved(const std::string& path, const std::string& why) {
+  return {.code = "PL-E089",
+          .what = "the checkpoint cannot be removed",
+          .where = path,
+          .why = why,
+          .fix = "correct that, and try again"};
+}
+
 int Rm(Invocation& invocation, const std::string& path) {
   Output& out = invocation.out;
   const auto named = FindFolders(invocation, path);
   if (!named.ok()) return out.Fail(named.problem());
   if (!named->is_one) {
-    return out.Fail(
-        NoCheckpoint(path, "it is a directory of checkpoints: name the one to remove, DIR/step-…"));
+    return out.Fail({.code = "PL-E010",
+                     .what = "paceline ckpt rm needs the name of one checkpoint",
+                     .where = path,
+                     .why = "it is a directory of checkpoints",
+                     .fix = Concat("paceline ckpt ls ", ShellWord(path), ", then paceline ckpt rm ",
+                                   ShellWord(path), "/NAME")});
   }
   // If several checkpoints have the step, the newest complete one is removed. A damaged one is
   // removed by its name.
@@ -112,10 +125,10 @@ int Rm(Invocation& invocation, const std::string& path) {
     break;
   }
   if (going->state == ckpt::FolderState::kUnfinished && HasLivingWriter(named->store.get())) {
-    return out.Fail(NoCheckpoint(path, "it has no manifest yet, and a living job saves there"));
+    return out.Fail(NotRemoved(path, "it has no manifest yet, and a living job saves there"));
   }
   const auto removed = ckpt::Remove(named->store.get(), going->name);
-  if (!removed.ok()) return out.Fail(NoCheckpoint(path, removed.failure().message));
+  if (!removed.ok()) return out.Fail(NotRemoved(path, removed.failure().message));
   out.Say("removed " + going->name);
   return kExitDone;
 }
@@ -147,7 +160,8 @@ constexpr Flag kCkptFlags[] = {
      .kind = FlagKind::kInteger,
      .metavar = "N",
      .help = "the checkpoint of this step instead of the newest; import: the step of the new "
-             "checkpoint, 0 by default"},
+             "checkpoint, 0 by default",
+     .minimum = 0},
     {.dest = "entry",
      .spellings = {"--entry"},
      .metavar = "NAME",

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 #include "paceline/ckpt/store/stores.h"
@@ -19,6 +20,13 @@ Problem NoCheckpoint(const std::string& path, const std::string& why) {
           .where = path,
           .why = why,
           .fix = "paceline ckpt ls DIR, with the directory that the Checkpointer was given"};
+}
+
+std::string WhyNothingAt(const std::string& place, const std::string& otherwise) {
+  const StoragePlace judged = JudgePlace(place);
+  const bool is_path = judged.bucket.empty() && judged.problem.empty();
+  const bool is_missing = is_path && ::access(place.c_str(), F_OK) != 0 && errno == ENOENT;
+  return is_missing ? "there is no such directory" : otherwise;
 }
 
 Problem StorageUnreadable(const std::string& path, const Failure& failure) {
@@ -109,7 +117,9 @@ Result<NamedCheckpoint> FindCheckpoint(const Invocation& invocation, const std::
   auto store = OpenPlace(invocation, parent);
   if (!store.ok()) return store.problem();
   auto manifest = ckpt::ReadManifest(store->get(), name);
-  if (!manifest.ok()) return NoCheckpoint(path, manifest.failure().message);
+  if (!manifest.ok()) {
+    return NoCheckpoint(path, WhyNothingAt(clean, manifest.failure().message));
+  }
   if (step.has_value() && manifest->step != *step) {
     return NoCheckpoint(path, "it is of step " + std::to_string(manifest->step));
   }

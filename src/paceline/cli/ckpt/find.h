@@ -54,6 +54,9 @@ Result<std::unique_ptr<ckpt::Store>> OpenPlace(const Invocation& invocation,
                                                const std::string& place);
 
 Problem NoCheckpoint(const std::string& path, const std::string& why);
+// Why nothing is found at that place: there is no such directory, or else `otherwise`.
+std::string WhyNothingAt(const std::string& place, const std::string& otherwise);
+
 Problem StorageUnreadable(const std::string& path, const Failure& failure);
 
 // The value of --step, if given.

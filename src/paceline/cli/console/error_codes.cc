@@ -226,6 +226,8 @@ constexpr ErrorCode kCodes[] = {
      "command of a job may run at a time. The error names the ranks without an image, the host of "
      "the other command, or what storage answered. Checkpoints that are in storage are "
      "unchanged."},
+    {"PL-E089", "the checkpoint cannot be removed", kExitUsage,
+     "A living job may be writing it, or this user may not change its directory."},
     {"PL-E099", "a bug of paceline", kExitTrainingFailed,
      "This should never happen. Please report it with the text shown."},
 

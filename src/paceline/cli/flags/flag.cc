@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/settings/value.h"
 
@@ -263,13 +264,19 @@ bool IsValueOf(const Flag& flag, std::string_view text, std::string* expected) {
     case FlagKind::kSwitch:
     case FlagKind::kText:
     case FlagKind::kList: return true;
-    case FlagKind::kInteger: *expected = "a whole number"; return ParseInteger(text).has_value();
+    case FlagKind::kInteger:
+      *expected = "a whole number";
+      if (flag.minimum != INT64_MIN) *expected += Concat(" of at least ", flag.minimum);
+      return ParseInteger(text).value_or(INT64_MIN) >= flag.minimum &&
+             ParseInteger(text).has_value();
     case FlagKind::kNumber: *expected = "a number"; return ParseNumber(text).has_value();
     case FlagKind::kDuration:
-      *expected = "a duration with its unit, such as 250ms, 30s or 5m";
+      *expected = Concat("a duration from 0 to ", kLongestDuration,
+                         " with its unit, such as 250ms, 30s or 5m");
       return ParseDuration(text).has_value();
     case FlagKind::kSize:
-      *expected = "a size with its unit, such as 512MiB or 10GiB";
+      *expected =
+          Concat("a size from 0 to ", kLargestSize, " with its unit, such as 512MiB or 10GiB");
       return ParseSize(text).has_value();
     case FlagKind::kOnOff: *expected = "on or off"; return ParseOnOff(text).has_value();
     case FlagKind::kChoice:

@@ -11,6 +11,7 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,7 +45,8 @@ struct Flag {
   std::string_view default_text = kNoDefault;
   std::string_view metavar;
   std::string_view help;
-  std::string_view choices;  // "a|b|c" for kChoice
+  std::string_view choices;     // "a|b|c" for kChoice
+  int64_t minimum = INT64_MIN;  // for kInteger
   FlagOrigin origin = FlagOrigin::kPaceline;
   bool from_pet = false;            // PET_<DEST> gives the default
   std::string_view setting;         // the key that this flag sets, if any

@@ -10,6 +10,7 @@
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/flags.h"
 #include "paceline/cli/settings/setting.h"
+#include "paceline/cli/settings/value.h"
 #include "paceline/sim/main.h"
 
 namespace paceline::cli {
@@ -36,6 +37,39 @@ TEST(Flag, BothSpellingsBothForms) {
   EXPECT_EQ(ValueOf({"-r3", "t.py"}, "redirects"), "3");
   EXPECT_EQ(ValueOf({"-mt3", "t.py"}, "tee"), "3");
   EXPECT_EQ(ValueOf({"--node-rank", "-1", "t.py"}, "node_rank"), "-1");
+}
+
+Problem ProblemOf(std::string_view command, const Words& args) {
+  const Command* found = FindCommand(command);
+  const auto line = ParseFlags({.command = "c", .tables = TablesOf(*found)}, args);
+  return line.ok() ? Problem{} : line.problem();
+}
+
+TEST(Flag, NumbersOfThingsAreNotNegative) {
+  for (const Words& args :
+       {Words{"--rank", "-1"}, {"--generation", "-3"}, {"--generation", "0"}, {"-n", "-5"}}) {
+    EXPECT_EQ(ProblemOf("logs", args).code, "PL-E003") << args[0];
+  }
+  EXPECT_EQ(ProblemOf("logs", {"--rank", "-1"}).why, "it takes a whole number of at least 0");
+  EXPECT_EQ(ProblemOf("stacks", {"--rank", "-1"}).code, "PL-E003");
+  EXPECT_EQ(ProblemOf("events", {"--from", "-1"}).code, "PL-E003");
+  EXPECT_EQ(ProblemOf("ckpt", {"--step", "-1"}).code, "PL-E003");
+  EXPECT_EQ(ProblemOf("logs", {"--rank", "0", "-n", "0"}).code, "");
+}
+
+TEST(Flag, ARefusedDurationNamesItsLimits) {
+  const std::string longest(kLongestDuration);
+  for (const std::string text : {"99999999999999h", "2562048h", "-5s"}) {
+    const Problem problem = ProblemOf("stop", {"--stop-grace=" + text});
+    EXPECT_EQ(problem.code, "PL-E003") << text;
+    EXPECT_NE(problem.why.find("from 0 to " + longest), std::string::npos) << problem.why;
+  }
+  EXPECT_EQ(ProblemOf("stop", {"--stop-grace", longest}).code, "");
+  std::string expected;
+  const Flag size{.kind = FlagKind::kSize};
+  EXPECT_TRUE(IsValueOf(size, kLargestSize, &expected));
+  EXPECT_FALSE(IsValueOf(size, "8388608TiB", &expected));
+  EXPECT_NE(expected.find(kLargestSize), std::string::npos) << expected;
 }
 
 TEST(Flag, LaterOneWins) {

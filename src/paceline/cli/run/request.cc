@@ -86,6 +86,15 @@ class RequestMaker {
     }
     LaunchSpec& launch = request_.launch;
     launch.target = line_.positionals.front();
+    if (launch.target.empty()) {
+      return Problem{.code = "PL-E007",
+                     .what = "no script was given",
+                     .where = "the command line",
+                     .why =
+                         "the first word after the flags is empty, as a variable of the shell "
+                         "that is not set",
+                     .fix = "paceline run --nproc-per-node 2 train.py"};
+    }
     launch.args.assign(line_.positionals.begin() + 1, line_.positionals.end());
     launch.cwd = facts_.cwd;
     if (launch.cwd.empty()) {

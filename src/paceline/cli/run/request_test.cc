@@ -36,6 +36,17 @@ TEST(RunRequest, PlainIsOneLocalNode) {
   EXPECT_EQ(request->spec.budgets, Budgets{});
 }
 
+TEST(RunRequest, AnEmptyWordIsNoScript) {
+  const Environment environment = {{"PATH", "/usr/bin:/bin"}};
+  auto line = ParseRunLine({"--nproc-per-node", "2", ""});
+  ASSERT_TRUE(line.ok());
+  auto settings = LoadSettings({.environment = environment, .line = &*line});
+  ASSERT_TRUE(settings.ok());
+  const auto request = MakeRunRequest(*line, *settings, environment, {.cwd = "/w"});
+  ASSERT_FALSE(request.ok());
+  EXPECT_EQ(request.problem().code, "PL-E007");
+}
+
 TEST(RunRequest, LocalNodesAndSpares) {
   const auto request = Ask({"--local-nodes", "3", "--spares", "1", "--nproc-per-node", "cpu"});
   ASSERT_TRUE(request.ok()) << request.problem().what;

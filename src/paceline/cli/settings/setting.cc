@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/flags.h"
@@ -375,7 +376,12 @@ std::vector<std::string_view> SettingKeys() {
 
 bool IsValueOf(const Setting& setting, std::string_view text, std::string* expected) {
   const Flag flag{.dest = setting.key, .kind = setting.kind, .choices = setting.choices};
-  if (!IsValueOf(flag, text, expected)) return false;
+  const bool has_form = IsValueOf(flag, text, expected);
+  if (setting.kind == FlagKind::kDuration && !setting.zero_allowed) {
+    *expected = Concat("a duration above 0, of at most ", kLongestDuration,
+                       ", with its unit, such as 250ms, 30s or 5m");
+  }
+  if (!has_form) return false;
   if (setting.kind == FlagKind::kInteger) {
     const int64_t value = *ParseInteger(text);
     *expected = "a whole number of at least " + std::to_string(setting.minimum);
@@ -385,7 +391,6 @@ bool IsValueOf(const Setting& setting, std::string_view text, std::string* expec
     return value >= setting.minimum && value <= setting.maximum;
   }
   if (setting.kind == FlagKind::kDuration && !setting.zero_allowed) {
-    *expected = "a duration above 0";
     return *ParseDuration(text) > Duration();
   }
   return true;

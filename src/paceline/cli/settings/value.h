@@ -16,10 +16,13 @@ namespace paceline::cli {
 // "250ms", "1.5s", "30 s", "5m" or "5min", "2h", "0", "never". A bare number other than 0 has no
 // unit and is refused; so are negative ones.
 std::optional<Duration> ParseDuration(std::string_view text);
+// The longest time besides "never".
+inline constexpr std::string_view kLongestDuration = "2562047h";
 // The shortest exact form that ParseDuration reads back: "250ms", "1.5s", "5m", "never".
 std::string FormatDuration(Duration duration);
 
 // "512MiB", "10GiB", "1.5GB", "4096B", "0". Units count by 1024 (KiB …) or 1000 (KB …).
+inline constexpr std::string_view kLargestSize = "8388607TiB";
 std::optional<uint64_t> ParseSize(std::string_view text);
 
 // What Python's int() and float() accept, within 64 bits.

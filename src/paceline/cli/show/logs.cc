@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "paceline/base/json.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
@@ -25,17 +27,20 @@ constexpr Flag kLogsFlags[] = {
      .spellings = {"--rank"},
      .kind = FlagKind::kInteger,
      .metavar = "N",
-     .help = "only this rank"},
+     .help = "only this rank",
+     .minimum = 0},
     {.dest = "generation",
      .spellings = {"--generation"},
      .kind = FlagKind::kInteger,
      .metavar = "G",
-     .help = "only this world; the newest one by default"},
+     .help = "only this world; the newest one by default",
+     .minimum = 1},
     {.dest = "lines",
      .spellings = {"-n", "--lines"},
      .kind = FlagKind::kInteger,
      .metavar = "N",
-     .help = "last lines of each file, 40 by default"},
+     .help = "last lines of each file, 40 by default",
+     .minimum = 0},
     {.dest = "errors", .spellings = {"--errors"}, .kind = FlagKind::kSwitch, .help = "only stderr"},
     {.dest = "follow",
      .spellings = {"-f", "--follow"},
@@ -112,6 +117,43 @@ class Follower {
   std::map<std::string, uint64_t> offsets_;  // by path
 };
 
+// "0 to 3", or "0, 2, 5".
+std::string NumbersText(const std::set<int64_t>& numbers) {
+  const bool is_range = numbers.size() > 2 && *numbers.rbegin() - *numbers.begin() + 1 ==
+                                                  static_cast<int64_t>(numbers.size());
+  if (is_range) return Concat(*numbers.begin(), " to ", *numbers.rbegin());
+  std::string text;
+  for (const int64_t number : numbers) Append(&text, text.empty() ? "" : ", ", number);
+  return text;
+}
+
+// For a job that writes no more: what was asked for and is not there. None if there are no logs.
+Check NoSuchLog(const std::string& root, const LogSelection& asked) {
+  std::set<std::string> nodes;
+  std::set<int64_t> ranks;
+  std::set<int64_t> worlds;
+  for (const LogFile& file : FindLogFiles(root, {.is_newest_only = false})) {
+    nodes.insert(file.node);
+    ranks.insert(file.rank);
+    worlds.insert(static_cast<int64_t>(WorldNumber(static_cast<uint64_t>(file.generation))));
+  }
+  if (nodes.empty()) return std::nullopt;
+  Problem problem{.code = "PL-E010",
+                  .what = "no output is of all that was asked for",
+                  .where = root,
+                  .why = Concat("there is output of: nodes ", Visible(JoinWith(nodes, ", ")),
+                                "; ranks ", NumbersText(ranks), "; worlds ", NumbersText(worlds)),
+                  .fix = "leave one of the flags out"};
+  if (!asked.node.empty() && !nodes.contains(asked.node)) {
+    problem.what = Concat("there is no node ", Visible(asked.node));
+  } else if (asked.rank >= 0 && !ranks.contains(asked.rank)) {
+    problem.what = Concat("there is no rank ", asked.rank);
+  } else if (asked.generation >= 0 && !worlds.contains(asked.generation)) {
+    problem.what = Concat("there is no world ", asked.generation);
+  }
+  return problem;
+}
+
 }  // namespace
 
 FlagTable LogsFlags() { return kLogsFlags; }
@@ -124,6 +166,11 @@ int RunLogs(Invocation& invocation) {
   const bool follow = invocation.line.Has("follow");
   Follower follower(out, root, SelectionOf(invocation.line));
   const size_t found = follower.Begin(invocation.line.Number("lines", kLinesByDefault));
+  if (found == 0 && !place->is_running()) {
+    if (const Check problem = NoSuchLog(root, SelectionOf(invocation.line))) {
+      return out.Fail(*problem);
+    }
+  }
   if (!follow) {
     if (found == 0) out.Say("no rank that matches has written yet; logs are in " + root);
     return kExitDone;

@@ -21,7 +21,8 @@ constexpr Flag kStacksFlags[] = {
      .spellings = {"--rank"},
      .kind = FlagKind::kInteger,
      .metavar = "N",
-     .help = "only this rank"},
+     .help = "only this rank",
+     .minimum = 0},
 };
 
 // Longer than the master waits for the agents.
