@@ -8,7 +8,24 @@
         print(error.what, error.fix)
 """
 
+import os
+from typing import Self
+
 __all__ = ["ArgumentError", "CheckpointError", "DataError", "PacelineError"]
+
+
+class ScriptLine(str):
+    """A line of a script as the `where` of an error: `ScriptLine("/home/u/train.py", 12)` is the
+    text "train.py:12". The record of the error names it, instead of the line that raised.
+    """
+
+    file: str
+    number: int
+
+    def __new__(cls, file: str, number: int) -> Self:
+        made = super().__new__(cls, f"{os.path.basename(file)}:{number}")
+        made.file, made.number = file, number
+        return made
 
 
 class PacelineError(Exception):
@@ -16,6 +33,9 @@ class PacelineError(Exception):
 
     >>> raise PacelineError(what="no room", where="/dev/shm", why="it is full", fix="remount it")
     """
+
+    is_final: bool = False
+    """No restart can mend it, so `paceline run` stops the job at the first such error."""
 
     def __init__(self, *, what: str, where: str, why: str, fix: str) -> None:
         self.what = what

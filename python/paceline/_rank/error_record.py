@@ -11,6 +11,7 @@ from paceline._base.launch import Launch
 from paceline._base.wording import say
 from paceline._rank import progress
 from paceline._rank.output import NO_ROOM
+from paceline.errors import ScriptLine
 
 SCHEMA = "paceline.rank_error/1"
 ROOM = "room"  # a file beside the records, whose blocks the agent has reserved
@@ -46,6 +47,7 @@ def describe(error: BaseException, step: int, monotonic_ns: int) -> dict[str, ob
         "file": place[0],
         "line": place[1],
         "function": place[2],
+        "final": getattr(error, "is_final", False) is True,
         "step": step,
         "monotonic_ns": monotonic_ns,
         "time": time.time(),
@@ -71,6 +73,9 @@ def _shorten(text: str) -> str:
 def _place(error: BaseException) -> tuple[str | None, int | None, str | None]:
     if isinstance(error, SyntaxError) and error.filename is not None:
         return error.filename, error.lineno, None
+    where = getattr(error, "where", None)
+    if isinstance(where, ScriptLine):
+        return where.file, where.number, None
     paths = sysconfig.get_paths()
     foreign = tuple(paths[name] + os.sep for name in ("stdlib", "platstdlib", "purelib", "platlib"))
     innermost: tuple[str | None, int | None, str | None] = (None, None, None)

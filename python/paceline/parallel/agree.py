@@ -62,19 +62,21 @@ def agree(
     given: str | None,
     kept: Kept | None,
     measure: Callable[[Devices], str | None],
-    giver: str = "the script gives it",
+    flag: str = "",
     memory_bytes: int = 0,
 ) -> Answer:
     """Returns one plan on every rank, or raises the same PlanError on every rank.
 
     `device` is the name of this rank's device, without measured numbers. `memory_bytes` is how much
-    of its memory this rank may use; 0: not known. `given` is the script's plan, `kept` the
-    checkpoint's. `measure` makes the cluster. If a plan has to be chosen, all ranks call `measure`
-    together, and rank 0 gets the text.
+    of its memory this rank may use; 0: not known. `given` is a plan of the script, or of `flag`:
+    "--plan plan.json"; `kept` is the checkpoint's. `measure` makes the cluster. If a plan has to
+    be chosen, all ranks call `measure` together, and rank 0 gets the text.
     """
     there = talk.settle("devices", lambda: [question.digest, device, memory_bytes], _devices)
     devices: Devices = there["devices"]
-    text, because = given, giver
+    # The plan may have been edited, so its own reason need not be true any more.
+    text = None if given is None else _without_reason(given)
+    because = f"{flag} gives it" if flag else "the script gives it"
     rooms: dict[str, int] = there["memory"]
     measured = cluster.without_numbers(devices, rooms)
     known: memory.Limits = {}
@@ -88,9 +90,10 @@ def agree(
             question.summary, memory.limited(measured, devices, known), question.wishes)
         )  # fmt: skip
         because = "it is chosen for these devices"
-    compare(talk, text, question, devices)
+    giver = "" if given is None else flag or "parallelize(plan=…)"
+    compare(talk, text, question, devices, giver=giver)
     plan = ParallelPlan.parse(text)
-    _must_fit(plan, question, talk.world_size)
+    _must_fit(plan, question)
     return Answer(plan, Kept(text, question.digest, devices), because, measured)
 
 
@@ -125,11 +128,33 @@ def _reusable(
     return kept.plan
 
 
-def compare(talk: Talk, text: str, question: Question, devices: Devices) -> None:
-    """Raise on all ranks if any rank refuses its plan, or if plans differ."""
+def _without_reason(text: str) -> str:
+    try:
+        fields = json.loads(text)
+    except ValueError:
+        return text  # the planner says what is wrong with it
+    return json.dumps(fields | {"because": ""}, separators=(",", ":")) \
+        if isinstance(fields, dict) else text  # fmt: skip
+
+
+def compare(
+    talk: Talk, text: str, question: Question, devices: Devices, *, giver: str = ""
+) -> None:
+    """Raise on all ranks if any rank refuses its plan, or if plans differ.
+
+    `giver`: the flag or argument that gave the plan; "": nobody did.
+    """
 
     def digest() -> str:
-        planner.check(text, question.summary, cluster.without_numbers(devices))
+        try:
+            planner.check(text, question.summary, cluster.without_numbers(devices))
+        except PlanError as error:
+            if not giver:
+                raise
+            fix = "a plan for this model and this world, or leave it out: then one is made"
+            refused = PlanError(what=error.what, where=giver, why=error.why, fix=fix)
+            refused.is_final = True
+            raise refused from error
         return planner.digest(text)
 
     def verdict(rows: list[str]) -> None:
@@ -146,13 +171,8 @@ def compare(talk: Talk, text: str, question: Question, devices: Devices) -> None
     talk.settle("digest", digest, verdict)
 
 
-def _must_fit(plan: ParallelPlan, question: Question, world_size: int) -> None:
-    ranks = [rank for stage in plan.stages for rank in stage.ranks]
-    why = ""
+def _must_fit(plan: ParallelPlan, question: Question) -> None:
     if plan.global_batch != question.wishes["global_batch"]:
         why = f"its global batch is {plan.global_batch}, not {question.wishes['global_batch']}"
-    elif max(ranks) >= world_size:
-        why = f"it has a rank {max(ranks)}, and the world has {world_size} ranks"
-    if why:
         fix = "it is the plan of another job: leave plan out"
         raise PlanError(what="the plan is not for this job", where="parallelize", why=why, fix=fix)

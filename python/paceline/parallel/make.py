@@ -115,10 +115,10 @@ def _agreed(
     measured: Callable[[list[list[Any]]], str | None],
 ) -> Answer:
     """Return the plan of all ranks. Rank 0 reports it to its agent, so that people see it."""
-    given, giver = _given(plan)
+    given, flag = _given(plan)
     answer = agree(
         talk, question, devices.name_of(place),
-        given=given, giver=giver, kept=kept, measure=measured,
+        given=given, flag=flag, kept=kept, measure=measured,
         memory_bytes=devices.memory_of(place, devices.local_ranks(talk.world_size)),
     )  # fmt: skip
     tell_idle(answer, talk.rank)
@@ -128,19 +128,19 @@ def _agreed(
 
 
 def _given(plan: str | dict[str, Any] | None) -> tuple[str | None, str]:
-    """The plan to carry out, and who gives it: the script, or else `paceline run --plan FILE`."""
+    """The plan to carry out, and the flag that gives it if the script does not."""
     if plan is not None:
-        return _text(plan), "the script gives it"
+        return _text(plan), ""
     path = launch.required_plan()
     if path is None or path == "auto":
         return None, ""
     try:
         with open(path, encoding="utf-8") as file:
-            return file.read(_PLAN_BYTES_MAX + 1), f"--plan {path} gives it"
+            return file.read(_PLAN_BYTES_MAX + 1), f"--plan {path}"
     except (OSError, UnicodeDecodeError) as error:
         fix = "a file that every host has, or --plan auto"
-        raise PlanError(what="the plan's file cannot be read", where=path, why=str(error),
-                        fix=fix) from error  # fmt: skip
+        raise PlanError(what="the plan's file cannot be read", where=f"--plan {path}",
+                        why=str(error), fix=fix) from error  # fmt: skip
 
 
 def _question(studied: Study, wishes: dict[str, Any]) -> Question:

@@ -84,6 +84,7 @@ class _Failure:
     where: str
     why: str
     fix: str
+    is_final: bool
 
 
 def _said(make: Callable[[], Any]) -> dict[str, Any]:
@@ -91,10 +92,15 @@ def _said(make: Callable[[], Any]) -> dict[str, Any]:
     try:
         return {"value": make()}
     except PlanError as error:
-        return {"error": asdict(_Failure(error.what, error.where, error.why, error.fix))}
+        failure = _Failure(error.what, error.where, error.why, error.fix, error.is_final)
+        return {"error": asdict(failure)}
 
 
 def _value(said: dict[str, Any]) -> Any:
     if "error" in said:
-        raise PlanError(**said["error"])
+        is_final, parts = said["error"]["is_final"], dict(said["error"])
+        del parts["is_final"]
+        error = PlanError(**parts)
+        error.is_final = is_final
+        raise error
     return said["value"]

@@ -178,6 +178,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   AddNode(budget, fact.node);
   budget.last_fingerprint = FailureFingerprint(fact.cause);
   budget.last_headline = FailureText(fact.cause);
+  budget.last_is_final = fact.cause.is_final;
   budget.last_not_started = fact.cause.kind == ExitCause::Kind::kNotStarted;
   budget.last_before_step = fact.step < 0 && fact.step_count == 0;
   const bool no_further = budget.same_failure_count > 1 && fact.step < 0 && fact.step_count == 0;
@@ -232,6 +233,9 @@ BudgetVerdict JudgeBudget(const JobState& state) {
   if (state.port_taken_count >= kPortTakenMax) {
     return {true, "the port of the training store was taken " + std::to_string(kPortTakenMax) +
                       " times in a row: something on the host of rank 0 takes every free port"};
+  }
+  if (budget.last_is_final) {
+    return {true, "no restart can mend this: " + LastFailureText(state)};
   }
   if (state.spec.max_restarts) {
     if (budget.charged_failures <= *state.spec.max_restarts) return {};

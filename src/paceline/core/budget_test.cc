@@ -37,6 +37,23 @@ TEST(BudgetTest, WhatAProcessBringsAboutByItselfHasAFingerprint) {
   EXPECT_EQ(FailureFingerprint(exited), "exit 3");
 }
 
+TEST(BudgetTest, AFinalFailureEndsTheBudgetAtOnce) {
+  JobState state;
+  RankFailed fact;
+  fact.cause.kind = ExitCause::Kind::kExited;
+  fact.cause.code = 1;
+  fact.cause.fingerprint = fact.cause.headline = "PlanError: no plan (train.py:3)";
+  Charge(state, Instant(), fact);
+  EXPECT_FALSE(JudgeBudget(state).exhausted);
+  fact.cause.is_final = true;
+  Charge(state, Instant(), fact);
+  EXPECT_TRUE(JudgeBudget(state).exhausted);
+  const std::string reason = JudgeBudget(state).reason;
+  EXPECT_TRUE(reason.starts_with("no restart can mend this: PlanError: no plan")) << reason;
+  state.spec.max_restarts = 5;
+  EXPECT_TRUE(JudgeBudget(state).exhausted);
+}
+
 TEST(BudgetTest, PausesDoubleAndEndUnderAHardCap) {
   JobState state;
   state.budget.failures_without_progress = 1;

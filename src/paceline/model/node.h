@@ -27,6 +27,7 @@ struct ExitCause {
   bool cgroup_oom = false;  // the kernel reported it; exit 137 alone does not count as OOM
   bool port_taken = false;  // rank 0 found the store's port taken; not charged
   bool asked = false;       // this agent killed it (new assignment, stop)
+  bool is_final = false;    // by its error record, no restart can mend it
   std::string fingerprint;  // equal for equal failures, e.g. "ValueError@train.py:31"
   std::string headline;     // one line for people, e.g. "ValueError: bad batch (train.py:31)"
   bool is_success() const { return kind == Kind::kExited && code == 0; }

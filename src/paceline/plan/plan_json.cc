@@ -89,6 +89,11 @@ Result<void> CheckRanks(const ParallelPlan& plan, uint32_t devices) {
   std::set<uint32_t> ranks;
   const auto take = [&](uint32_t rank) { return rank < devices && ranks.insert(rank).second; };
   const uint64_t each = static_cast<uint64_t>(plan.data) * plan.tensor;
+  size_t named = plan.unused.size();
+  for (const PlanStage& stage : plan.stages) named += stage.ranks.size();
+  if (named != devices) {
+    return Unsound(Concat("it is for ", Counted(named, "rank"), ", and the world has ", devices));
+  }
   for (const PlanStage& stage : plan.stages) {
     if (stage.ranks.size() != each) return Unsound("a stage has not data × tensor ranks");
     for (const uint32_t rank : stage.ranks) {
@@ -97,9 +102,6 @@ Result<void> CheckRanks(const ParallelPlan& plan, uint32_t devices) {
   }
   for (const uint32_t rank : plan.unused) {
     if (!take(rank)) return Unsound(Concat("rank ", rank, " is named twice or does not exist"));
-  }
-  if (ranks.size() != devices) {
-    return Unsound(Concat(ranks.size(), " of ", devices, " ranks are named"));
   }
   return {};
 }

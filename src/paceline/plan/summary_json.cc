@@ -54,6 +54,7 @@ Result<nlohmann::json> ParseSchema(std::string_view text, std::string_view schem
     return Failure{.kind = FailureKind::kInvalid, .message = std::move(why)};
   };
   if (text.size() > most) return refused(Concat("the text has more than ", most, " bytes"));
+  if (text.empty()) return refused("the text is empty");
   nlohmann::json json = ParseJson(text);
   if (json.is_discarded()) return refused("the text is no JSON");
   if (!json.is_object()) return refused("the text is no object");

@@ -120,8 +120,7 @@ def test_wrong_arguments_are_refused_in_four_parts(wrong: dict[str, Any]) -> Non
 
 @pytest.mark.parametrize(
     ("plan", "why"),
-    [({"global_batch": 32}, "its global batch is 32"),
-     ({"stages": [{"layers": [0, 3], "ranks": [3]}]}, "it has a rank 3")],
+    [({"global_batch": 32}, "its global batch is 32")],
     ids=str,
 )  # fmt: skip
 def test_a_plan_of_another_job_is_refused(
@@ -130,6 +129,28 @@ def test_a_plan_of_another_job_is_refused(
     monkeypatch.setattr(_native, "check_plan", lambda *_: None)
     with pytest.raises(PlanError, match=why):
         made(plan=plan_of([16]) | plan)
+
+
+def test_a_plan_for_more_ranks_says_how_many_there_are() -> None:
+    with pytest.raises(PlanError) as caught:
+        made(plan=plan_of([8, 8]))
+    assert caught.value.where == "parallelize(plan=…)"
+    assert caught.value.why == "it is for 2 ranks, and the world has 1"
+
+
+def test_a_plan_of_a_flag_is_refused_with_the_flag() -> None:
+    question = Question(text_of(describe(model(), PAIR, mse_loss, optimizer=sgd)),
+                        {"global_batch": 16})  # fmt: skip
+    with pytest.raises(PlanError) as caught:
+        agree(Talk(0, 1, None), question, "cpu", given=json.dumps(plan_of([8, 8])), kept=None,
+              measure=lambda _: None, flag="--plan four.json")  # fmt: skip
+    assert caught.value.where == "--plan four.json"
+
+
+def test_a_plan_that_is_given_does_not_speak_for_itself() -> None:
+    """It may have been edited since its reason was written."""
+    job = made(plan=plan_of([16]) | {"because": "its replicas are alike and take 8 samples each"})
+    assert job.because == "the script gives it"
 
 
 def test_a_plan_whose_ranks_cannot_share_layers_is_refused() -> None:
@@ -390,11 +411,11 @@ def test_a_plan_that_one_rank_refuses_is_an_error_on_all(
     chosen: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def check(plan: str, *_: str) -> None:
-        if "hostile" in plan:
+        if "9, 7" in plan.replace(",", ", "):
             raise ValueError("the plan is damaged")
 
     monkeypatch.setattr(_native, "check_plan", check)
-    hostile = json.dumps(plan_of([10, 6]) | {"because": "hostile"})
+    hostile = json.dumps(plan_of([9, 7]))
     errors = agreed([{"given": json.dumps(plan_of([10, 6]))}, {"given": hostile}])
     assert [type(one) for one in errors] == [PlanError] * 2
     assert {one.what for one in errors} == {"the plan is damaged"}

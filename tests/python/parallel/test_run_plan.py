@@ -8,7 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from command import ROOT, find_binary
+from paceline.parallel import cluster, planner
+from paceline.parallel.describe import text_of
+from torch import nn
+
+from paceline import parallel
 
 PLAIN = """
 import torch
@@ -20,6 +26,26 @@ optimizer.step()
 print("stepped", flush=True)
 """
 LINE_OF_BACKWARD = 6
+
+PLANNED = """
+import torch
+from torch import nn
+from paceline import parallel
+parallel.parallelize(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1)), optimizer=torch.optim.SGD,
+                     loss=nn.functional.mse_loss, global_batch=4,
+                     example=(torch.zeros(4, 2), torch.zeros(4, 1)))
+"""
+
+
+def plan_of(ranks: int) -> dict[str, object]:
+    """A plan of the model above with this many replicas."""
+    model = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+    example = (torch.zeros(4, 2), torch.zeros(4, 1))
+    summary = parallel.describe(model, example, nn.functional.mse_loss, optimizer=torch.optim.SGD)
+    wishes = {"global_batch": 4, "data": [ranks], "shard": [False]}
+    found: dict[str, object] = json.loads(
+        planner.choose(text_of(summary), cluster.without_numbers([["cpu", ranks]]), wishes))
+    return found
 
 
 @pytest.fixture
@@ -76,6 +102,24 @@ def test_a_script_that_ends_without_a_plan_has_failed(
     assert done.returncode != 0
     assert "nothing to do" in done.stdout
     assert "it has ended, and never called parallelize" in done.stdout
+
+
+@pytest.mark.parametrize("case", ["no plan", "another world"])
+def test_a_failure_that_no_restart_mends_ends_the_job(
+    case: str, tmp_path: Path, runtime: Path
+) -> None:
+    if case == "no plan":
+        (tmp_path / "train.py").write_text(PLAIN)
+        why, plan = "the job must train by a plan", "auto"
+    else:
+        (tmp_path / "train.py").write_text(PLANNED)
+        (tmp_path / "two.json").write_text(json.dumps(plan_of(2)))
+        why, plan = "it is for 2 ranks, and the world has 1", "two.json"
+    done = run(tmp_path, runtime, "--plan", plan, "train.py")
+    assert done.returncode == 1, done.stdout
+    assert "no restart can mend this" in done.stdout, done.stdout
+    assert why in done.stdout
+    assert len(list(tmp_path.glob("run/errors/*/g*-rank0.json"))) == 1, "there was one world"
 
 
 def test_a_script_that_fails_by_itself_keeps_its_own_end(tmp_path: Path, runtime: Path) -> None:

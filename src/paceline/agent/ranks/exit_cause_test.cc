@@ -34,6 +34,17 @@ TEST(ExitCauseTest, AnExceptionIsNamedByTypeAndPlace) {
   EXPECT_EQ(TracebackOf(kRecord, 4711), "Traceback …");
 }
 
+TEST(ExitCauseTest, ARecordSaysThatNoRestartHelps) {
+  ExitEvidence evidence = Evidence(Exited(1));
+  evidence.error_record = kRecord;
+  EXPECT_FALSE(JudgeExit(evidence).is_final);
+  for (const auto& [word, is_final] : {std::pair("true", true), {"false", false}, {"1", false}}) {
+    evidence.error_record = std::string(kRecord);
+    evidence.error_record.insert(1, std::string("\"final\":") + word + ",");
+    EXPECT_EQ(JudgeExit(evidence).is_final, is_final) << word;
+  }
+}
+
 TEST(ExitCauseTest, ARecordOfAnotherProcessExplainsNothing) {
   ExitEvidence evidence = Evidence(Exited(1));
   evidence.pid = 12;
