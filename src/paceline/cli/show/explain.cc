@@ -63,7 +63,9 @@ std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobE
     // Causes are always older than their effects, so this recursion ends.
     if (cause == nullptr || cause->seq >= event.seq || !found.insert(seq).second) continue;
     if (EndsAnIncident(*cause)) {
-      if (found.size() > 1 || event.causes.size() > 1) found.erase(seq);
+      // The world may be all that is known of a failure, but it is no reason for a decision.
+      const bool is_decision = event.kind == "recovery_decided";
+      if (is_decision || found.size() > 1 || event.causes.size() > 1) found.erase(seq);
       continue;
     }
     open.insert(open.end(), cause->causes.begin(), cause->causes.end());
@@ -265,12 +267,9 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
     if (cause.kind == "hang_judged") explanation.hang = cause;
   }
   if (event->kind == "hang_judged") explanation.hang = *event;
-  if (!explanation.evidence.empty() && !explanation.outcome.empty() &&
-      explanation.outcome.back().kind == "world_running") {
-    // The cause of a planned restart is an old record, such as the world's.
-    const JobEvent& cause = explanation.evidence.front();
-    const JobEvent& begin = EndsAnIncident(cause) ? explanation.event : cause;
-    explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns - begin.time_ns);
+  const JobEvent& first = explanation.evidence.empty() ? *event : explanation.evidence.front();
+  if (!explanation.outcome.empty() && explanation.outcome.back().kind == "world_running") {
+    explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns - first.time_ns);
   }
   const bool has_ended_well =
       events.back().kind == "job_finished" && DetailOf(events.back(), "exit_code") == "0";

@@ -86,14 +86,6 @@ TEST(Explain, AFailureThatExplainsAnEarlierOneIsTheFirstFault) {
   EXPECT_EQ(why->follow_ons, 2U);
 }
 
-TEST(Explain, APlannedRestartIsCountedFromItsDecision) {
-  std::vector<JobEvent> events = {Event(1, "world_formed", {}), Event(2, "world_running", {1}),
-                                  Event(30, "recovery_decided", {1}, {{"rung", "move layers"}}),
-                                  Event(31, "world_formed", {30}),
-                                  Event(32, "world_running", {31})};
-  EXPECT_EQ(*Explain(events, 30, "runs/a")->cost, Duration::Milliseconds(200));
-}
-
 TEST(Explain, AFailureOfOneHostIsSoughtThere) {
   std::vector<JobEvent> events = {
       Event(1, "rank_failed", {}, {{"charged", "true"}, {"headline", "OSError: no (t.py:1)"}}),
@@ -121,6 +113,22 @@ TEST(Explain, AnOlderIncidentEndsWhereTrainingWentOn) {
   ASSERT_TRUE(why.has_value());
   EXPECT_EQ(SeqsOf(why->outcome), (std::vector<uint64_t>{8, 9}));
   EXPECT_EQ(why->follow_ons, 0U);
+}
+
+// Layers move for no failure: the decision names only the world that it ends.
+TEST(Explain, AMoveOfLayersBeginsWithItsDecision) {
+  const std::vector<JobEvent> events = {
+      Event(1, "node_joined", {}),
+      Event(2, "world_formed", {1}),
+      Event(3, "world_running", {2}),
+      Event(250, "recovery_decided", {2}, {{"rung", "move layers"}}),
+      Event(251, "world_ended", {250}),
+      Event(252, "world_formed", {250}),
+      Event(272, "world_running", {252})};
+  const auto why = Explain(events, 250, "runs/a");
+  ASSERT_TRUE(why.has_value());
+  EXPECT_TRUE(why->evidence.empty());
+  EXPECT_EQ(*why->cost, Duration::Milliseconds(2200));
 }
 
 TEST(Explain, SaysWhichPlanTookOver) {
