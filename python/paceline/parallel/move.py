@@ -1,14 +1,17 @@
 """Moves layers once, where stages of a pipeline turn out to take another time than predicted.
 
-Each rank times its own passes. If a stage takes 15 % more or less than predicted, rank 0 plans
-again with each device as fast as it was measured. A plan that is better by enough is agreed on and
-goes into the next checkpoint. When storage has it, the ranks ask for a world that carries it out:
-the master starts them again without a failure, and they go on after that step.
+Each rank times its own passes. If a stage takes 15 % more or less than predicted, and as much more
+or less ten seconds later, rank 0 plans again with each device as fast as it was measured. One
+window of steps proves nothing, because a load that passes would move layers for good. A plan that
+is better by enough is agreed on and goes into the next checkpoint. When storage has it, the ranks
+ask for a world that carries it out: the master starts them again without a failure, and they go on
+after that step.
 """
 
 import json
 import logging
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -19,13 +22,14 @@ from paceline.parallel import memory, planner
 from paceline.parallel.agree import Answer, Question, compare
 from paceline.parallel.errors import PlanError
 from paceline.parallel.execute import Busy, Work
+from paceline.parallel.execute.busy import WINDOW
 from paceline.parallel.plan import ParallelPlan
 from paceline.parallel.store import Talk
 
 OFF = 0.15  # of a stage's predicted time: from there on a plan counts as wrong
 GAIN = 0.10  # of a step, as predicted; less does not pay for new processes and the risk
-_EVERY = 8  # steps between two looks
-_LOOKS = 6  # after which the plan stays as it is; the first one only warms up
+LASTING_SECONDS = 10.0  # for which a stage is off; a move costs about as much
+_STEPS_MAX = WINDOW << 9  # after which the plan stays as it is
 _STORE_SECONDS = 120.0  # for the checkpoint
 _RESTART_SECONDS = 60.0  # for the master to end this world
 
@@ -64,7 +68,8 @@ class Mover:
         self._busy, self._checkpointer, self._coming, self._tell = busy, checkpointer, coming, tell
         self._talk = Talk.of_world()
         self._steps, self._tries, self._is_over = 0, 0, False
-        self._before: list[float] = []  # ratios at the look before; rank 0 alone uses them
+        self._next_look = 2 * WINDOW  # the first passes make what the others use again
+        self.evidence = Evidence()  # rank 0 alone uses it
 
     def begin_step(self) -> None:
         """Moves, if a checkpoint has the agreed plan. It then does not return but for a fault."""
@@ -78,18 +83,17 @@ class Mover:
             self._busy.begin()
 
     def end_step(self) -> None:
-        """Counts the step; looks at the times of all ranks every few steps."""
+        """Counts the step; looks at the times of all ranks after 16 steps, 32, 64 and so on."""
         if self._is_over:
             return
         self._steps += 1
         self._busy.end()
-        if self._steps % _EVERY:
+        if self._steps < self._next_look:
             return
+        self._next_look *= 2
         mine = self._busy.take()
-        if self._steps == _EVERY:  # the first passes make what the others use again
-            return
         found = Found(**self._talk.settle(f"look {self._steps}", lambda: mine, self._judge))
-        self._is_over = found.is_over or self._steps >= _LOOKS * _EVERY
+        self._is_over = found.is_over or self._steps >= _STEPS_MAX
         if found.plan:
             compare(self._talk, found.plan, self._question, self._answer.kept.devices)
             self._coming.plan, self._coming.is_saved = found.plan, False
@@ -104,9 +108,7 @@ class Mover:
             self._answer.cluster, self._answer.kept.devices, memory.limits(self._question.digest)
         )
         ratios = ratios_of(plan, layers, cluster, rows)
-        before, self._before = self._before, ratios
-        # One look may be noise.
-        if not is_off(ratios) or not before or not is_off(before):
+        if not self.evidence.lasts(ratios):
             return asdict(Found("", "", is_over=False))
         faster = as_measured(cluster, plan, ratios)
         try:
@@ -219,6 +221,31 @@ def ratios_of(
 
 def is_off(ratios: list[float]) -> bool:
     return min(ratios) > 0 and any(abs(one - 1) > OFF for one in ratios)
+
+
+class Evidence:
+    """Looks that tell the same: `evidence.lasts([1.0, 2.1])` is true once they span long enough."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self.now = now
+        self._first: list[float] = []  # ratios at the first of the looks that agree
+        self._since = 0.0
+
+    def lasts(self, ratios: list[float]) -> bool:
+        """Whether a stage has been off by as much for `LASTING_SECONDS`.
+
+        A look that differs from the first one is the first one of others. A burst of load differs
+        from what comes before and after it; a slow device is as slow in all looks.
+        """
+        if not is_off(ratios) or not _agree(self._first, ratios):
+            self._first, self._since = ratios, self.now()
+            return False
+        return self.now() - self._since >= LASTING_SECONDS
+
+
+def _agree(some: list[float], others: list[float]) -> bool:
+    pairs = [(min(pair), max(pair)) for pair in zip(some, others, strict=False)]
+    return bool(pairs) and all(low > 0 and high <= (1 + OFF) * low for low, high in pairs)
 
 
 def as_measured(cluster: str, plan: ParallelPlan, ratios: list[float]) -> str:

@@ -19,6 +19,7 @@ from torch.nn.functional import mse_loss
 from paceline import parallel
 
 WIDTH, BATCH, LAYERS = 32, 8, 8
+SECONDS = 0.03  # of a sample in a layer; evidence for a move has to last for ten seconds
 NOW = [0.0]
 
 
@@ -28,7 +29,7 @@ class Layer(nn.Linear):
     slow = 1.0
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        NOW[0] += len(x) * 1e-3 * (self.slow if os.environ.get("RANK") == "1" else 1.0)
+        NOW[0] += len(x) * SECONDS * (self.slow if os.environ.get("RANK") == "1" else 1.0)
         return torch.tanh(super().forward(x))
 
 
@@ -43,8 +44,8 @@ class Numbers:
 
 def cluster(count: int) -> dict[str, object]:
     """Equal devices on which a layer takes about as long as rank 0 counts."""
-    kind = {"name": "cpu", "flops": 2.0 * WIDTH * WIDTH * 3e3, "bandwidth": 1e12, "launch": 0.0,
-            "memory": 1 << 34, "source": "test"}  # fmt: skip
+    kind = {"name": "cpu", "flops": 2.0 * WIDTH * WIDTH * 3 / SECONDS, "bandwidth": 1e12,
+            "launch": 0.0, "memory": 1 << 34, "source": "test"}  # fmt: skip
     link = {"seconds": 1e-5, "bandwidth": 1e10}
     return {"schema": "paceline.cluster/1", "types": [kind], "node": count,
             "groups": [{"type": "cpu", "count": count}], "inner": link, "outer": link}  # fmt: skip
@@ -72,6 +73,8 @@ def main() -> None:
             wishes={"pipeline": [ranks], "micro_batches": [4], "recompute": [False]},
         )  # fmt: skip
         job._executor.busy.clock = Clock(mark=lambda: NOW[0])
+        if job._mover is not None:
+            job._mover.evidence.now = lambda: NOW[0]
         loader = job.loader(Numbers(), seed=1)
         state = {**job.state, "data": loader}
         step = saves.restore(state)

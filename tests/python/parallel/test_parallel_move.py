@@ -73,6 +73,37 @@ def test_fifteen_percent_is_off(ratios: list[float], off: bool) -> None:
     assert move.is_off(ratios) is off
 
 
+def moves_at(looks: list[tuple[float, list[float]]]) -> float | None:
+    """When layers move, for looks at these times, in seconds."""
+    now = [0.0]
+    evidence = move.Evidence(lambda: now[0])
+    for now[0], ratios in looks:
+        if evidence.lasts(ratios):
+            return now[0]
+    return None
+
+
+@pytest.mark.parametrize("looks", [
+    # A burst of load: one window, two windows of other heights, two windows close together.
+    [(2.0, [6.4, 1.1]), (20.0, [1.02, 1.0]), (40.0, [1.0, 1.01])],
+    [(2.0, [6.4, 1.1]), (20.0, [2.4, 1.7]), (40.0, [1.0, 1.01]), (80.0, [1.0, 1.0])],
+    [(0.2, [6.4, 1.1]), (0.4, [6.2, 1.0]), (0.8, [1.0, 1.0]), (1.6, [1.1, 1.0])],
+    # Load that comes again, now on this stage and now on that one.
+    [(2.0, [2.0, 1.0]), (20.0, [1.0, 2.0]), (40.0, [2.0, 1.0]), (80.0, [1.0, 2.0])],
+])  # fmt: skip
+def test_load_that_passes_moves_no_layers(looks: list[tuple[float, list[float]]]) -> None:
+    assert moves_at(looks) is None
+
+
+def test_a_stage_that_stays_slow_moves_layers() -> None:
+    assert moves_at([(2.0, [1.02, 2.0]), (20.0, [0.98, 2.1])]) == 20.0
+    # Short steps: the looks are close together at first.
+    short = [(2**n / 10, [1.0 + n / 100, 2.0 + n / 50]) for n in range(9)]
+    assert moves_at(short) == 12.8
+    burst = [(2.0, [9.0, 1.2]), (20.0, [1.0, 2.0]), (40.0, [1.0, 2.0])]
+    assert moves_at(burst) == 40.0
+
+
 def test_devices_are_as_fast_as_their_stages_were() -> None:
     found = json.loads(move.as_measured(cluster_of(3), plan_of([4, 8]), [1.0, 2.0]))
     names = [one["type"] for one in found["groups"]]
