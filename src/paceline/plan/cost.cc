@@ -25,6 +25,7 @@ void AddScaled(LinearTime& to, const LinearTime& from, double factor) {
 void PassTime::Add(const PassTime& other, double times) {
   AddScaled(forward, other.forward, times);
   AddScaled(backward, other.backward, times);
+  AddScaled(sums, other.sums, times);
 }
 
 PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& type,
@@ -51,6 +52,7 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   const double again = shape.recompute != 0 ? 1 : 0;
   AddScaled(pass.backward, compute, 2 + again);
   AddScaled(pass.backward, exchange, 1 + again);
+  AddScaled(pass.sums, exchange, 2 + again);
   if (shape.shard != 0 && shape.pipeline == 1) {
     // Gathered shards are copied into whole parameters before each pass, and gradients are copied
     // out of whole ones: a read and a write each. A pipeline does this once a step.

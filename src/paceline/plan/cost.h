@@ -23,6 +23,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 struct PassTime {
   LinearTime forward;  // seconds for n samples
   LinearTime backward;
+  LinearTime sums;  // the part of both for sums over the ranks that share the layer
   double SecondsFor(double samples) const {
     return forward.SecondsFor(samples) + backward.SecondsFor(samples);
   }

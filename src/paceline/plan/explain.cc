@@ -6,10 +6,14 @@
 
 #include "paceline/base/text.h"
 #include "paceline/plan/axis/axis.h"
+#include "paceline/plan/pipeline_cut.h"
 #include "paceline/plan/schedule/schedule.h"
 
 namespace paceline::plan {
 namespace {
+
+// Stages end together if the fastest takes at least this part of the slowest one's time.
+constexpr double kTogether = 0.9;
 
 std::string Rounded(double number, const char* unit) {
   char text[64];
@@ -18,31 +22,43 @@ std::string Rounded(double number, const char* unit) {
   return text;
 }
 
-std::string TypeOfRank(const Scene& scene, uint32_t rank) {
-  for (size_t type = 0; type < scene.ranks.size(); ++type) {
-    if (std::binary_search(scene.ranks[type].begin(), scene.ranks[type].end(), rank)) {
-      return scene.cluster.types[type].name;
-    }
+// A rank of the scene's own plans.
+uint32_t TypeOfRank(const Scene& scene, uint32_t rank) {
+  for (uint32_t type = 0; type < scene.ranks.size(); ++type) {
+    if (std::binary_search(scene.ranks[type].begin(), scene.ranks[type].end(), rank)) return type;
   }
-  return "?";
+  return 0;
 }
 
-// "H100-80G 170, A100-80G 86": samples of a replica of each type; the larger number if they differ
-// by one.
+const std::string& NameOfRank(const Scene& scene, uint32_t rank) {
+  return scene.cluster.types[TypeOfRank(scene, rank)].name;
+}
+
+// "H100-80G 170, A100-80G 85 or 86": samples of a replica of each type.
 std::string SharesText(const Scene& scene, const ParallelPlan& plan) {
-  std::vector<std::pair<std::string, uint64_t>> shares;
+  struct Shares {
+    std::string type;
+    uint64_t least = 0;
+    uint64_t most = 0;
+  };
+  std::vector<Shares> shares;
   for (size_t i = 0; i < plan.shares.size(); ++i) {
-    const std::string type = TypeOfRank(scene, plan.stages[0].ranks[i * plan.tensor]);
+    const std::string& type = NameOfRank(scene, plan.stages[0].ranks[i * plan.tensor]);
     const auto known = std::find_if(shares.begin(), shares.end(),
-                                    [&](const auto& one) { return one.first == type; });
+                                    [&](const auto& one) { return one.type == type; });
     if (known == shares.end()) {
-      shares.emplace_back(type, plan.shares[i]);
+      shares.push_back({type, plan.shares[i], plan.shares[i]});
     } else {
-      known->second = std::max(known->second, plan.shares[i]);
+      known->least = std::min(known->least, plan.shares[i]);
+      known->most = std::max(known->most, plan.shares[i]);
     }
   }
   std::vector<std::string> words;
-  for (const auto& [type, share] : shares) words.push_back(Concat(type, " ", share));
+  for (const auto& [type, least, most] : shares) {
+    const std::string_view between = most == least + 1 ? " or " : " to ";
+    words.push_back(least == most ? Concat(type, " ", most)
+                                  : Concat(type, " ", least, between, most));
+  }
   return JoinWith(words, ", ");
 }
 
@@ -50,8 +66,9 @@ std::string SharesText(const Scene& scene, const ParallelPlan& plan) {
 std::string StagesText(const Scene& scene, const ParallelPlan& plan) {
   std::vector<std::string> words;
   for (const PlanStage& stage : plan.stages) {
-    words.push_back(Concat(stage.end - stage.begin, words.empty() ? " layers on " : " on ",
-                           TypeOfRank(scene, stage.ranks[0])));
+    const uint32_t layers = stage.end - stage.begin;
+    words.push_back(Concat(words.empty() ? Counted(layers, "layer") : std::to_string(layers),
+                           " on ", NameOfRank(scene, stage.ranks[0])));
   }
   if (words.size() > 8) {
     const size_t left = words.size() - 7;
@@ -59,6 +76,24 @@ std::string StagesText(const Scene& scene, const ParallelPlan& plan) {
     words.push_back(Concat(left, " more stages"));
   }
   return JoinWith(words, ", ");
+}
+
+// How the work is divided over the stages, as a sentence that is true for any cut.
+std::string CutText(const Scene& scene, const ParallelPlan& plan) {
+  const std::string stages = StagesText(scene, plan);
+  if (plan.micro_batches == 1) {
+    return Concat("its stages work one after the other, with ", stages);
+  }
+  const Shape shape = ShapeOf(plan);
+  std::vector<double> passes;
+  for (const PlanStage& stage : plan.stages) {
+    const uint32_t type = TypeOfRank(scene, stage.ranks[0]);
+    passes.push_back(CostOfStage(scene, shape, {stage.begin, stage.end, type}).pass);
+  }
+  const auto [least, most] = std::minmax_element(passes.begin(), passes.end());
+  if (*least >= kTogether * *most) return Concat("its stages end together with ", stages);
+  return Concat("its stages have ", stages, ", and stage ", most - passes.begin(),
+                " takes the longest");
 }
 
 }  // namespace
@@ -81,6 +116,7 @@ std::string MemoryText(double bytes) {
 }
 
 std::string ParametersText(uint64_t parameters) {
+  if (parameters < 100'000) return Counted(parameters, "parameter");
   const bool is_large = parameters >= 1'000'000'000;
   const uint64_t hundredths = parameters / (is_large ? 10'000'000 : 10'000);
   const std::string cents = std::to_string(hundredths % 100);
@@ -88,22 +124,23 @@ std::string ParametersText(uint64_t parameters) {
                 is_large ? " billion" : " million", " parameters");
 }
 
-std::string WordsOf(const ParallelPlan& plan) {
-  Shape shape = {.pipeline = static_cast<uint32_t>(plan.stages.size()),
-                 .tensor = plan.tensor,
-                 .data = plan.data,
-                 .micro_batches = plan.micro_batches,
-                 .shard = plan.shard,
-                 .recompute = plan.recompute,
-                 .schedule = FindSchedule(plan.schedule).value_or(0)};
-  return WordsOf(shape);
+Shape ShapeOf(const ParallelPlan& plan) {
+  return {.pipeline = static_cast<uint32_t>(plan.stages.size()),
+          .tensor = plan.tensor,
+          .data = plan.data,
+          .micro_batches = plan.micro_batches,
+          .shard = plan.shard,
+          .recompute = plan.recompute,
+          .schedule = FindSchedule(plan.schedule).value_or(0)};
 }
+
+std::string WordsOf(const ParallelPlan& plan) { return WordsOf(ShapeOf(plan)); }
 
 std::string BecauseOf(const Scene& scene, const ParallelPlan& best, double equal_shares,
                       const ParallelPlan* next) {
   std::string text;
   if (best.stages.size() > 1) {
-    text = Concat("its stages end together with ", StagesText(scene, best));
+    text = CutText(scene, best);
   } else if (equal_shares > 0) {
     text = Concat("its replicas end together with shares of ", SharesText(scene, best),
                   " samples; with equal shares a step would take ", SecondsText(equal_shares));
@@ -137,6 +174,13 @@ std::string SlowerBecause(const ParallelPlan& other, const ParallelPlan& best) {
                         [](const Part& a, const Part& b) { return a.more < b.more; });
   if (!(most.more > 0)) return "it is as fast";
   return Concat(SecondsText(most.more), " more of ", most.name);
+}
+
+std::string WithoutWishes(const ParallelPlan& best, const std::vector<std::string_view>& axes,
+                          const ParallelPlan& free) {
+  const double less = 1 - free.predicted.step / best.predicted.step;
+  return Concat("; without the wish for ", JoinWith(axes, " and "), ", ", WordsOf(free),
+                " would take ", less < 0.005 ? "as long" : PercentText(less) + " less");
 }
 
 }  // namespace paceline::plan

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paceline/model/plan.h"
@@ -14,7 +15,9 @@ namespace paceline::plan {
 std::string SecondsText(double seconds);          // "1.92 s", "340 ms"
 std::string PercentText(double ratio);            // 0.314 → "31 %"
 std::string MemoryText(double bytes);             // "78.0 GiB"
-std::string ParametersText(uint64_t parameters);  // "8.03 billion parameters"
+std::string ParametersText(uint64_t parameters);  // "8.03 billion parameters", "1472 parameters"
+
+Shape ShapeOf(const ParallelPlan& plan);
 
 // "data 2, sharded state": the shape of a plan in words.
 std::string WordsOf(const ParallelPlan& plan);
@@ -26,5 +29,10 @@ std::string BecauseOf(const Scene& scene, const ParallelPlan& best, double equal
 
 // Says why `other`, which fits, was not chosen.
 std::string SlowerBecause(const ParallelPlan& other, const ParallelPlan& best);
+
+// What the search would choose without the wishes for these axes: "; without the wish for pipeline,
+// data 2 would take 31 % less".
+std::string WithoutWishes(const ParallelPlan& best, const std::vector<std::string_view>& axes,
+                          const ParallelPlan& free);
 
 }  // namespace paceline::plan

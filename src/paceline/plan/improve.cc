@@ -11,6 +11,9 @@ namespace {
 constexpr int kMovesMax = 64;
 // Largest number of simulated passes for one cut, over all moves.
 constexpr uint64_t kPassesMax = 5'000'000;
+// Of a step: two cuts take as long if they differ by less. Predictions are not as exact as that.
+constexpr double kAsLong = 1.005;
+constexpr int kEveningMovesMax = 1000;
 
 std::vector<PipelineCut> NeighboursOf(const Scene& scene, const PipelineCut& cut) {
   std::vector<PipelineCut> neighbours;
@@ -34,6 +37,20 @@ std::vector<PipelineCut> NeighboursOf(const Scene& scene, const PipelineCut& cut
     }
   }
   return neighbours;
+}
+
+// The sum of squares of the parts of their devices' memory that stages fill. Of cuts of the same
+// layers, the most even one has the least.
+double UnevennessOf(const Scene& scene, const Shape& shape, const PipelineCut& cut) {
+  double sum = 0;
+  for (uint32_t place = 0; place < cut.stages.size(); ++place) {
+    const CutStage& stage = cut.stages[place];
+    const double need = CostOfStage(scene, shape, stage)
+                            .memory.BytesFor(MicroBatchOf(scene, shape), InFlightOf(shape, place));
+    const double part = need / static_cast<double>(scene.cluster.types[stage.type].memory);
+    sum += part * part;
+  }
+  return sum;
 }
 
 }  // namespace
@@ -66,6 +83,29 @@ PipelineCut Improved(const Scene& scene, const Shape& shape, PipelineCut cut) {
       is_better = true;
     }
     if (!is_better) break;
+    cut = std::move(best);
+  }
+  return cut;
+}
+
+PipelineCut Evened(const Scene& scene, const Shape& shape, PipelineCut cut) {
+  const double limit = SimulatedSeconds(scene, shape, cut) * kAsLong;
+  double least = UnevennessOf(scene, shape, cut);
+  const uint64_t each = 2 * cut.stages.size() * shape.micro_batches;
+  uint64_t passes = 0;
+  for (int move = 0; move < kEveningMovesMax; ++move) {
+    bool is_more_even = false;
+    PipelineCut best;
+    for (PipelineCut& other : NeighboursOf(scene, cut)) {
+      const double its = UnevennessOf(scene, shape, other);
+      if (its >= least) continue;
+      if ((passes += each) > kPassesMax) return cut;
+      if (SimulatedSeconds(scene, shape, other) > limit) continue;
+      least = its;
+      best = std::move(other);
+      is_more_even = true;
+    }
+    if (!is_more_even) break;
     cut = std::move(best);
   }
   return cut;

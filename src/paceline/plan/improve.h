@@ -15,4 +15,8 @@ double SimulatedSeconds(const Scene& scene, const Shape& shape, const PipelineCu
 // neighbouring stage, or exchanges the device types of two stages.
 PipelineCut Improved(const Scene& scene, const Shape& shape, PipelineCut cut);
 
+// A cut that takes as long and needs about equal parts of each device's memory: borders move as
+// long as this divides the memory more evenly.
+PipelineCut Evened(const Scene& scene, const Shape& shape, PipelineCut cut);
+
 }  // namespace paceline::plan

@@ -161,6 +161,27 @@ TEST(Families, ConfigsOfHuggingFaceAreRead) {
   EXPECT_FALSE(SummaryOfConfig("[]", {}).ok());
 }
 
+// Counted in transformers: BertForMaskedLM and GPT2LMHeadModel of these configs. Without biases.
+TEST(Families, SmallConfigsCountAllTables) {
+  const std::pair<const char*, double> configs[] = {
+      {R"({"model_type": "bert", "hidden_size": 64, "num_hidden_layers": 2,
+           "num_attention_heads": 4, "intermediate_size": 256, "vocab_size": 1000,
+           "max_position_embeddings": 512})",
+       202280},
+      {R"({"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 1000,
+           "n_positions": 1024})",
+       329600}};
+  for (const auto& [config, wanted] : configs) {
+    for (const uint64_t sequence : {0, 32}) {  // the tables are the model's, whatever a sample is
+      double parameters = 0;
+      for (const LayerRow& row : SummaryOfConfig(config, {.sequence = sequence})->rows) {
+        parameters += static_cast<double>(row.parameters) * row.count;
+      }
+      EXPECT_NEAR(parameters / wanted, 1, 0.04) << config;
+    }
+  }
+}
+
 // The published sizes (Meta's and OpenAI's model cards, Megatron-LM's paper), in billions.
 TEST(Families, PresetsHaveThePublishedSizes) {
   const std::pair<const char*, double> sizes[] = {

@@ -61,17 +61,20 @@ ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const ReplicaCut& cu
   plan.unused = desk.Left();
   double memory = 0;
   double busy = 0;
+  double sums = 0;
   for (size_t i = 0; i < cut.types.size(); ++i) {
     const ReplicaCost cost = CostOfReplica(scene, shape, cut.types[i]);
     const double share = static_cast<double>(cut.shares[i]);
     const uint64_t part = (cut.shares[i] + shape.micro_batches - 1) / shape.micro_batches;
     memory = std::max(memory, cost.memory.BytesFor(static_cast<double>(part), 1));
     busy += cost.step.SecondsFor(share);
+    sums += cost.sums.SecondsFor(share);
   }
+  const auto replicas = static_cast<double>(cut.types.size());
   plan.predicted.step = cut.seconds;
-  plan.predicted.compute = busy / static_cast<double>(cut.types.size());
-  plan.predicted.communication = cut.exchange;
-  plan.predicted.bubble = std::max(0.0, cut.seconds - cut.exchange - plan.predicted.compute);
+  plan.predicted.compute = (busy - sums) / replicas;
+  plan.predicted.communication = cut.exchange + sums / replicas;
+  plan.predicted.bubble = std::max(0.0, cut.seconds - cut.exchange - busy / replicas);
   plan.predicted.memory = {Bytes(memory)};
   return plan;
 }
@@ -81,7 +84,7 @@ ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const PipelineCut& c
   plan.shares.assign(shape.data, scene.global_batch / shape.data);
   RankDesk desk(scene);
   std::vector<StageTime> times;
-  double exchange = 0;
+  double communication = 0;
   for (const CutStage& stage : cut.stages) {
     PlanStage& made = plan.stages.emplace_back();
     made.begin = stage.begin;
@@ -92,7 +95,7 @@ ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const PipelineCut& c
     plan.predicted.memory.push_back(
         Bytes(cost.memory.BytesFor(MicroBatchOf(scene, shape), in_flight)));
     times.push_back(TimeOf(cost, shape));
-    exchange += cost.exchange;
+    communication += cost.exchange + shape.micro_batches * cost.sums;
   }
   const auto step = Simulate(times, shape.micro_batches, *Schedules()[shape.schedule]);
   CHECK(step.has_value(), "a schedule's own order does not wait for itself");
@@ -100,7 +103,7 @@ ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const PipelineCut& c
   const auto stages = static_cast<double>(cut.stages.size());
   const double busy = std::accumulate(step->busy.begin(), step->busy.end(), 0.0);
   plan.predicted.step = step->seconds;
-  plan.predicted.communication = exchange / stages;
+  plan.predicted.communication = communication / stages;
   plan.predicted.compute = busy / stages - plan.predicted.communication;
   plan.predicted.bubble = std::max(0.0, step->seconds - busy / stages);
   return plan;

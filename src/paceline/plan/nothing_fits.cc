@@ -1,7 +1,9 @@
 #include "paceline/plan/nothing_fits.h"
 
 #include <algorithm>
-#include <variant>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include "paceline/base/text.h"
 #include "paceline/plan/axis/axis.h"
@@ -14,12 +16,26 @@ namespace paceline::plan {
 namespace {
 
 constexpr uint32_t kFactorMax = 64;
+constexpr uint32_t kCountsTried = 64;  // of a range of device counts
 constexpr int kMemoryHalvings = 8;
 // These searches only test whether any plan fits.
 constexpr SearchLimits kQuick = {.transitions = 20'000'000, .near = 1};
 
-Cluster WithCounts(Cluster cluster, uint32_t factor) {
-  for (DeviceRun& run : cluster.runs) run.count *= factor;
+uint32_t DevicesOf(const Cluster& cluster) {
+  uint32_t devices = 0;
+  for (const DeviceRun& run : cluster.runs) devices += run.count;
+  return devices;
+}
+
+// The cluster with this many devices, which are no fewer. Its runs keep their proportions.
+Cluster WithDevices(Cluster cluster, uint32_t devices) {
+  const uint64_t before = DevicesOf(cluster);
+  uint64_t passed = 0;
+  for (DeviceRun& run : cluster.runs) {
+    const uint64_t from = passed * devices / before;
+    passed += run.count;
+    run.count = static_cast<uint32_t>(passed * devices / before - from);
+  }
   return cluster;
 }
 
@@ -38,6 +54,56 @@ uint64_t MostMemory(const Scene& scene) {
   return most;
 }
 
+// A number of devices with which a plan fits; 0 if kFactorMax times as many are too few. A larger
+// number need not fit, because some numbers can be divided in fewer ways. Of a range up to twice
+// the largest number that was tried in vain, some are tried in ascending order, and again between
+// the first of them that fits and the one before it. So in a short range the smallest one is found.
+uint32_t CountThatFits(const ModelSummary& model, const Cluster& cluster,
+                       const PlanWishes& wishes) {
+  const auto fits = [&](uint64_t devices) {
+    return Fits(model, WithDevices(cluster, static_cast<uint32_t>(devices)), wishes, kQuick);
+  };
+  const uint64_t devices = DevicesOf(cluster);
+  uint64_t low = devices;
+  uint64_t high = 2 * devices;
+  while (!fits(high)) {
+    low = high;
+    high *= 2;
+    if (high > kFactorMax * devices) return 0;
+  }
+  while (high - low > 1) {
+    const uint64_t stride = (high - low + kCountsTried - 1) / kCountsTried;
+    uint64_t next = low + stride;
+    while (next < high && !fits(next)) next += stride;
+    high = std::min(next, high);
+    low = next - stride;
+  }
+  return static_cast<uint32_t>(high);
+}
+
+// The plan that fits with the least factor for the memory of all devices.
+std::optional<ParallelPlan> PlanOfLeastMemory(const ModelSummary& model, const Cluster& cluster,
+                                              const PlanWishes& wishes) {
+  std::optional<ParallelPlan> least;
+  const auto fits = [&](double factor) {
+    auto plan = AnyPlan(model, WithMemory(cluster, factor), wishes, kQuick);
+    if (!plan) return false;
+    least = std::move(plan);
+    return true;
+  };
+  double high = 2;
+  while (!fits(high)) {
+    high *= 2;
+    if (high > kFactorMax) return least;
+  }
+  double low = high / 2;
+  for (int i = 0; i < kMemoryHalvings; ++i) {
+    const double middle = (low + high) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return least;
+}
+
 }  // namespace
 
 double NeedOf(const Scene& scene, const Shape& shape) {
@@ -54,40 +120,35 @@ std::string TooLargeText(const Scene& scene, const Shape& shape) {
                ? "no cut into stages fits"
                : "the samples of a step do not fit in as many passes as there may be";
   }
-  return Concat("a rank needs ", MemoryText(need), ", and the largest device has ",
+  return Concat("a rank needs at least ", MemoryText(need), ", and the largest device has ",
                 MemoryText(room));
 }
 
-std::string WhyNothingFits(const Scene& scene, const Shape& shape) {
-  return Concat("even with ", WordsOf(shape), ", ", TooLargeText(scene, shape));
-}
-
-std::string SmallestChange(const ModelSummary& model, const Cluster& cluster,
-                           const PlanWishes& wishes) {
+SmallestChange ChangeThatFits(const Scene& scene, const Shape& smallest, const ModelSummary& model,
+                              const PlanWishes& wishes) {
+  SmallestChange change;
   std::vector<std::string> changes;
-  uint32_t devices = 0;
-  for (const DeviceRun& run : cluster.runs) devices += run.count;
-  for (uint32_t factor = 2; factor <= kFactorMax; factor *= 2) {
-    if (!Fits(model, WithCounts(cluster, factor), wishes, kQuick)) continue;
-    changes.push_back(Concat(devices * factor, " devices instead of ", devices));
-    break;
+  if (const uint32_t devices = CountThatFits(model, scene.cluster, wishes)) {
+    changes.push_back(Concat(devices, " devices instead of ", scene.devices));
   }
-  double high = 1;
-  while (high <= kFactorMax && !Fits(model, WithMemory(cluster, high), wishes, kQuick)) high *= 2;
-  if (high <= kFactorMax) {
-    double low = high / 2;
-    for (int i = 0; i < kMemoryHalvings; ++i) {
-      const double middle = (low + high) / 2;
-      (Fits(model, WithMemory(cluster, middle), wishes, kQuick) ? high : low) = middle;
-    }
-    uint64_t most = 0;
-    for (const DeviceType& type : cluster.types) most = std::max(most, type.memory);
-    const auto room = static_cast<double>(most);
-    changes.push_back(Concat(MemoryText(room * high),
-                             " of memory on the largest device instead of ", MemoryText(room)));
+  if (const auto plan = PlanOfLeastMemory(model, scene.cluster, wishes)) {
+    const auto& memory = plan->predicted.memory;
+    const auto need = static_cast<double>(*std::max_element(memory.begin(), memory.end()));
+    const auto room = static_cast<double>(MostMemory(scene));
+    change.why = Concat("even with ", WordsOf(*plan), ", a rank needs ", MemoryText(need),
+                        ", and the largest device has ", MemoryText(room));
+    const bool are_alike = std::all_of(
+        scene.cluster.types.begin(), scene.cluster.types.end(),
+        [&](const DeviceType& type) { return static_cast<double>(type.memory) == room; });
+    changes.push_back(Concat(MemoryText(need), " of memory on the largest device instead of ",
+                             MemoryText(room),
+                             are_alike ? "" : ", and as much more on the others"));
+  } else {
+    change.why = Concat("even with ", WordsOf(smallest), ", ", TooLargeText(scene, smallest));
   }
-  if (changes.empty()) return "a smaller model, or more and larger devices";
-  return JoinWith(changes, ", or ");
+  change.fix =
+      changes.empty() ? "a smaller model, or more and larger devices" : JoinWith(changes, ", or ");
+  return change;
 }
 
 }  // namespace paceline::plan

@@ -30,6 +30,7 @@ StageCost CostFrom(const Scene& scene, const Shape& shape, const CutStage& stage
   const double samples = MicroBatchOf(scene, shape);
   StageCost cost;
   cost.pass = pass.SecondsFor(samples);
+  cost.sums = pass.sums.SecondsFor(samples);
   if (stage.begin > 0) {
     cost.transfer = SendSeconds(samples * static_cast<double>(scene.layers[stage.begin - 1].output),
                                 LinkOf(scene, scene.devices));

@@ -50,6 +50,7 @@ CutSearch CutPipeline(const Scene& scene, const PassTable& passes, const Shape& 
 // The cost of a stage by the formula above; for `Simulate` and the brute force in tests.
 struct StageCost {
   double pass = 0;      // c
+  double sums = 0;      // the part of `pass` for sums over the ranks that share a layer
   double transfer = 0;  // x / 2: there, and back again
   double after = 0;     // y
   double exchange = 0;  // the part of `after` for gradients

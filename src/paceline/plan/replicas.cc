@@ -111,6 +111,7 @@ ReplicaCost CostOfReplica(const Scene& scene, const Shape& shape, uint32_t type)
   cost.step.fixed = shape.micro_batches * (pass.forward.fixed + pass.backward.fixed) +
                     OptimizerSeconds(scene, load, device, shape);
   cost.step.per_sample = pass.forward.per_sample + pass.backward.per_sample;
+  cost.sums = {.fixed = shape.micro_batches * pass.sums.fixed, .per_sample = pass.sums.per_sample};
   cost.memory = MemoryOf(scene, load, shape);
   const double room = static_cast<double>(device.memory) - cost.memory.fixed;
   const double each = cost.memory.BytesFor(1, 1) - cost.memory.fixed;

@@ -22,6 +22,7 @@ struct ReplicaCut {
 // The cost of a step for a replica of one type, and the largest share that fits.
 struct ReplicaCost {
   LinearTime step;          // of a share, for all micro-batches, and the optimizer's step
+  LinearTime sums;          // the part of `step` for sums over the ranks that share a layer
   uint64_t share_most = 0;  // samples that fit; 0: not even one for each micro-batch
   StageMemory memory;
 };

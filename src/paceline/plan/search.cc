@@ -56,10 +56,13 @@ std::string KindWords(const Kind& kind) {
   return JoinWith(words, ", ");
 }
 
+// The best plan of a kind.
 struct Found {
   double closed = kNever;
   std::optional<ParallelPlan> plan;
   double equal_shares = 0;
+  Shape shape;
+  PipelineCut cut;  // of a pipeline
 };
 
 class Search {
@@ -98,16 +101,17 @@ class Search {
     }
   }
 
-  bool FindsAny() {
-    for (const Candidate& candidate : candidates_) {
-      if (candidate.bound == kNever) break;
-      if (candidate.shape.pipeline == 1) return true;
-      if (!CutPipeline(scene_, PassesOf(candidate.shape), candidate.shape, kNever, 1, &left_)
-               .cuts.empty()) {
-        return true;
+  std::optional<ParallelPlan> Any() {
+    for (const auto& [shape, bound] : candidates_) {
+      if (bound == kNever) break;
+      if (shape.pipeline == 1) {
+        if (const auto cut = CutReplicas(scene_, shape)) return PlanOf(scene_, shape, *cut);
+        continue;
       }
+      const auto found = CutPipeline(scene_, PassesOf(shape), shape, kNever, 1, &left_);
+      if (!found.cuts.empty()) return PlanOf(scene_, shape, found.cuts.back());
     }
-    return false;
+    return std::nullopt;
   }
 
   // By kind: the shape whose ranks need the least memory.
@@ -186,8 +190,10 @@ class Search {
     if (!whale || !IsAllowed(whale->shape)) return;
     if (SimulatedSeconds(scene_, whale->shape, whale->cut) == kNever) return;
     const PipelineCut cut = Improved(scene_, whale->shape, whale->cut);
-    Keep(whale->shape, ClosedSeconds(scene_, whale->shape, cut), PlanOf(scene_, whale->shape, cut),
-         0);
+    Keep({.closed = ClosedSeconds(scene_, whale->shape, cut),
+          .plan = PlanOf(scene_, whale->shape, cut),
+          .shape = whale->shape,
+          .cut = cut});
   }
 
   const PassTable& PassesOf(const Shape& shape) {
@@ -209,8 +215,10 @@ class Search {
       if (!cut) return;
       const bool is_even = *std::max_element(cut->shares.begin(), cut->shares.end()) <=
                            *std::min_element(cut->shares.begin(), cut->shares.end()) + 1;
-      Keep(shape, cut->seconds, PlanOf(scene_, shape, *cut),
-           is_even ? 0 : SecondsWithEqualShares(scene_, shape, *cut));
+      Keep({.closed = cut->seconds,
+            .plan = PlanOf(scene_, shape, *cut),
+            .equal_shares = is_even ? 0 : SecondsWithEqualShares(scene_, shape, *cut),
+            .shape = shape});
       return;
     }
     const CutSearch search = CutPipeline(scene_, PassesOf(shape), shape, below, slack, &budget);
@@ -220,15 +228,18 @@ class Search {
       if (++improved > kImprovedMost) break;
       // A plan that is only reported beside the best is not improved, to save time.
       const PipelineCut better = slack > 1 ? Improved(scene_, shape, *cut) : *cut;
-      Keep(shape, cut->seconds, PlanOf(scene_, shape, better), 0);
+      Keep({.closed = cut->seconds,
+            .plan = PlanOf(scene_, shape, better),
+            .shape = shape,
+            .cut = better});
     }
   }
 
-  void Keep(const Shape& shape, double closed, ParallelPlan plan, double equal_shares) {
-    best_closed_ = std::min(best_closed_, closed);
-    Found& found = by_kind_[KindOf(shape)];
-    if (found.plan.has_value() && found.plan->predicted.step <= plan.predicted.step) return;
-    found = {.closed = closed, .plan = std::move(plan), .equal_shares = equal_shares};
+  void Keep(Found one) {
+    best_closed_ = std::min(best_closed_, one.closed);
+    Found& found = by_kind_[KindOf(one.shape)];
+    if (found.plan.has_value() && found.plan->predicted.step <= one.plan->predicted.step) return;
+    found = std::move(one);
   }
 
   const Scene scene_;
@@ -309,11 +320,9 @@ std::string PlaceOf(const ModelSummary& model, const Cluster& cluster) {
   return Concat(model.name.empty() ? "the model" : model.name, " on ", JoinWith(groups, ","));
 }
 
-}  // namespace
-
-std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const Cluster& cluster,
-                                              const PlanWishes& wishes, SearchLimits limits,
-                                              SearchReport* report) {
+std::variant<ParallelPlan, NoPlan> Choose(const ModelSummary& model, const Cluster& cluster,
+                                          const PlanWishes& wishes, SearchLimits limits,
+                                          SearchReport* report) {
   auto scene = MakeScene(model, cluster, wishes);
   const std::string place = PlaceOf(model, cluster);
   if (!scene.ok()) {
@@ -338,15 +347,19 @@ std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const C
                   .fix = "leave the axis free, or ask for another value"};
   }
   if (search.Best() == nullptr) {
+    const SmallestChange change = ChangeThatFits(search.scene(), SmallestOf(search), model, wishes);
     return NoPlan{.what = "the model does not fit",
                   .where = place,
-                  .why = WhyNothingFits(search.scene(), SmallestOf(search)),
-                  .fix = SmallestChange(model, cluster, wishes),
+                  .why = change.why,
+                  .fix = change.fix,
                   .lacks_memory = true};
   }
   search.LookAtOtherKinds();
   const Found& best = *search.Best();
   ParallelPlan plan = *best.plan;
+  if (plan.stages.size() > 1) {
+    plan = PlanOf(search.scene(), best.shape, Evened(search.scene(), best.shape, best.cut));
+  }
   plan.model = DigestOf(model);
   plan.bound = std::min(search.bound(), plan.predicted.step);
   plan.rejected = RejectedOf(search, best);
@@ -361,13 +374,46 @@ std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const C
   return plan;
 }
 
-bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
-          SearchLimits limits) {
+// The wishes without those that the user gave for a plan; those of annotations, which have a
+// sentence, stay. `axes` gets the names of the others.
+PlanWishes Freed(PlanWishes wishes, std::vector<std::string_view>& axes) {
+  for (size_t axis = 0; axis < kAxisCount; ++axis) {
+    if (wishes.only[axis].empty() || !wishes.because[axis].empty()) continue;
+    wishes.only[axis].clear();
+    axes.push_back(Axes()[axis]->name);
+  }
+  return wishes;
+}
+
+}  // namespace
+
+std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const Cluster& cluster,
+                                              const PlanWishes& wishes, SearchLimits limits,
+                                              SearchReport* report) {
+  auto answer = Choose(model, cluster, wishes, limits, report);
+  std::vector<std::string_view> axes;
+  const PlanWishes free = Freed(wishes, axes);
+  auto* best = std::get_if<ParallelPlan>(&answer);
+  if (best == nullptr || axes.empty()) return answer;
+  const auto other = Choose(model, cluster, free, limits, nullptr);
+  if (const auto* without = std::get_if<ParallelPlan>(&other)) {
+    if (WordsOf(*without) != WordsOf(*best)) best->because += WithoutWishes(*best, axes, *without);
+  }
+  return answer;
+}
+
+std::optional<ParallelPlan> AnyPlan(const ModelSummary& model, const Cluster& cluster,
+                                    const PlanWishes& wishes, SearchLimits limits) {
   auto scene = MakeScene(model, cluster, wishes);
-  if (!scene.ok()) return false;
+  if (!scene.ok()) return std::nullopt;
   Search search(*std::move(scene), wishes, limits);
   search.Enumerate();
-  return search.FindsAny();
+  return search.Any();
+}
+
+bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
+          SearchLimits limits) {
+  return AnyPlan(model, cluster, wishes, limits).has_value();
 }
 
 std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
@@ -383,8 +429,10 @@ std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const Plan
   }
   PlanWishes narrow = wishes;
   narrow.OnlyOf(axis) = {value};
-  const auto answer = ChoosePlan(model, cluster, narrow);
-  if (const auto* none = std::get_if<NoPlan>(&answer)) return Concat(asked, ": ", none->why);
+  const auto answer = Choose(model, cluster, narrow, {}, nullptr);
+  if (const auto* none = std::get_if<NoPlan>(&answer)) {
+    return none->why.starts_with(asked) ? none->why : Concat(asked, ": ", none->why);
+  }
   const auto& other = std::get<ParallelPlan>(answer);
   const double ratio = other.predicted.step / chosen.predicted.step - 1;
   if (ratio < 0.005) {

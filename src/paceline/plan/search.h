@@ -13,6 +13,7 @@
 // order of unequal stages into account.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 
@@ -47,7 +48,9 @@ std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const C
                                               const PlanWishes& wishes, SearchLimits limits = {},
                                               SearchReport* report = nullptr);
 
-// Whether any plan fits. Stops at the first one.
+// A plan that fits, without its sentences; nothing if none does. Stops at the first one.
+std::optional<ParallelPlan> AnyPlan(const ModelSummary& model, const Cluster& cluster,
+                                    const PlanWishes& wishes, SearchLimits limits = {});
 bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
           SearchLimits limits = {});
 

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "paceline/plan/devices.h"
+#include "paceline/plan/explain.h"
 #include "paceline/plan/family/family.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/testing/instances.h"
@@ -49,7 +50,7 @@ Regret CompareWithBruteForce(uint64_t seed, int instances, const InstanceSize& s
     EXPECT_LE(plan->bound, least * (1 + 1e-9));
     const auto sound = CheckPlan(*plan, instance.model, instance.cluster);
     EXPECT_TRUE(sound.ok()) << sound.failure().message;
-    EXPECT_LE(plan->predicted.step, WhaleSeconds(*scene) * (1 + 1e-9));
+    EXPECT_LE(plan->predicted.step, WhaleSeconds(*scene) * 1.005);  // see `Evened`
     const double simulated = BruteForceSimulated(*scene, instance.wishes);
     if (plan->predicted.step > simulated * 1.01) ++regret.simulated;
   }
@@ -109,6 +110,103 @@ TEST(Search, SaysWhoRulesPlansOut) {
   EXPECT_TRUE(has("pipeline", "shares its weight"));
   EXPECT_EQ(WhyNot(bert, cluster, wishes, plan, AxisId::kTensor, 4),
             "tensor 4: split(2) of train.py:12 asks for it");
+}
+
+// A cluster of equal devices with measured numbers, in one node.
+Cluster EqualDevices(uint32_t count, double bandwidth) {
+  const DeviceType type = {.name = "gpu",
+                           .flops = 1e14,
+                           .bandwidth = 1e12,
+                           .launch = 1e-5,
+                           .memory = uint64_t{640} << 30,
+                           .source = "test"};
+  return {.types = {type},
+          .runs = {{0, count}},
+          .node = count,
+          .inner = {1e-5, bandwidth},
+          .outer = {1e-5, bandwidth}};
+}
+
+ParallelPlan PlanWith(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes) {
+  return std::get<ParallelPlan>(ChoosePlan(model, cluster, wishes));
+}
+
+TEST(Search, SumsOfTensorParallelRanksAreCommunication) {
+  const ModelSummary llama = *SummaryOfPreset("llama-8b", {});
+  for (const uint32_t stages : {1, 2}) {
+    PlanWishes wishes = {.global_batch = 8, .only = {}};
+    wishes.OnlyOf(AxisId::kPipeline) = {stages};
+    wishes.OnlyOf(AxisId::kTensor) = {8 / stages};
+    wishes.OnlyOf(AxisId::kData) = {1};
+    wishes.OnlyOf(AxisId::kMicroBatches) = {1};
+    wishes.OnlyOf(AxisId::kRecompute) = {0};
+    const PlanCost fast = PlanWith(llama, EqualDevices(8, 1e12), wishes).predicted;
+    const PlanCost slow = PlanWith(llama, EqualDevices(8, 1e9), wishes).predicted;
+    EXPECT_GT(slow.communication, 5 * slow.compute) << stages;
+    EXPECT_NEAR(slow.compute / fast.compute, 1, 1e-9) << stages;
+    EXPECT_NEAR((slow.compute + slow.communication + slow.bubble) / slow.step, 1, 1e-9) << stages;
+  }
+  const ParallelPlan best = PlanWith(llama, EqualDevices(8, 1e9), {.global_batch = 8, .only = {}});
+  const auto tensor =
+      std::find_if(best.rejected.begin(), best.rejected.end(), [](const RejectedPlan& one) {
+        return one.plan.starts_with("tensor") && one.because.ends_with(" is not hidden");
+      });
+  EXPECT_NE(tensor, best.rejected.end());
+}
+
+TEST(Search, NamesTheSmallestNumberOfDevices) {
+  const ModelSummary llama = *SummaryOfPreset("llama-70b", {});
+  const auto answer =
+      ChoosePlan(llama, *ClusterFromLine("H100-80G:16", {}), {.global_batch = 1024, .only = {}});
+  const auto& none = std::get<NoPlan>(answer);
+  EXPECT_TRUE(none.fix.starts_with("20 devices instead of 16, or ")) << none.fix;
+  // The memory that is asked for is that of the plan that the reason is about.
+  const size_t needs = none.why.find("a rank needs ") + 13;
+  const std::string memory = none.why.substr(needs, none.why.find(", and the") - needs);
+  EXPECT_NE(none.fix.find(", or " + memory + " of memory"), std::string::npos) << none.why << "\n"
+                                                                               << none.fix;
+}
+
+TEST(Search, EqualCutsDivideTheMemoryEvenly) {
+  ModelSummary model = *SummaryOfPreset("gpt-22b", {});
+  PlanWishes wishes = {.global_batch = 256, .only = {}};
+  wishes.OnlyOf(AxisId::kPipeline) = {2};
+  wishes.OnlyOf(AxisId::kMicroBatches) = {1};
+  const ParallelPlan plan = PlanWith(model, EqualDevices(2, 1e11), wishes);
+  const auto [least, most] =
+      std::minmax_element(plan.predicted.memory.begin(), plan.predicted.memory.end());
+  EXPECT_LT(*most, 2 * *least) << plan.because;
+  EXPECT_EQ(plan.because.find("end together"), std::string::npos) << plan.because;
+}
+
+TEST(Search, SaysWhatAWishCosts) {
+  const ModelSummary gpt = *SummaryOfPreset("gpt-22b", {});
+  const Cluster cluster = EqualDevices(2, 1e11);
+  PlanWishes wishes = {.global_batch = 16, .only = {}};
+  const ParallelPlan free = PlanWith(gpt, cluster, wishes);
+  EXPECT_EQ(free.because.find("wish"), std::string::npos);
+  wishes.OnlyOf(AxisId::kPipeline) = {2};
+  const std::string because = PlanWith(gpt, cluster, wishes).because;
+  EXPECT_NE(because.find("; without the wish for pipeline, data 2"), std::string::npos) << because;
+  EXPECT_TRUE(because.ends_with(" % less")) << because;
+  wishes.OnlyOf(AxisId::kPipeline) = {1, 2};
+  EXPECT_EQ(PlanWith(gpt, cluster, wishes).because, free.because);
+}
+
+TEST(Search, SentencesCountWhatThereIs) {
+  EXPECT_EQ(ParametersText(1472), "1472 parameters");
+  EXPECT_EQ(ParametersText(1'830'000), "1.83 million parameters");
+  const ModelSummary gpt = *SummaryOfPreset("gpt-124m", {});
+  const Cluster cluster = *ClusterFromLine("H100-80G:3", {});
+  PlanWishes wishes = {.global_batch = 64, .only = {}};
+  wishes.OnlyOf(AxisId::kData) = {3};
+  wishes.OnlyOf(AxisId::kShard) = {0};
+  const ParallelPlan plan = PlanWith(gpt, cluster, wishes);
+  EXPECT_NE(plan.because.find("take H100-80G 21 or 22 samples each"), std::string::npos)
+      << plan.because;
+  const std::string why = WhyNot(gpt, cluster, wishes, plan, AxisId::kTensor, 5);
+  EXPECT_TRUE(why.starts_with("tensor 5: ")) << why;
+  EXPECT_EQ(why.find("tensor 5: ", 1), std::string::npos) << why;
 }
 
 TEST(SearchLong, FindsWhatBruteForceFindsInLargerInstances) {

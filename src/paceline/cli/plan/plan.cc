@@ -75,7 +75,8 @@ std::string ParametersText(const ModelSummary& model) {
 
 std::string SharesText(const ParallelPlan& plan) {
   const std::set<uint64_t> shares(plan.shares.begin(), plan.shares.end());
-  if (shares.size() == 1) return Concat(*shares.begin(), " samples each");
+  if (plan.shares.size() == 1) return Counted(plan.shares[0], "sample");
+  if (shares.size() == 1) return Concat(Counted(*shares.begin(), "sample"), " each");
   return Concat(*shares.begin(), " to ", *shares.rbegin(), " samples each");
 }
 
@@ -104,7 +105,7 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
   const double gap = cost.step / plan.bound - 1;
   out.DataLine(Concat("bound   no plan of this search is faster than ",
                       plan::SecondsText(plan.bound), "; this one is ",
-                      gap < 0.0005 ? "as fast" : plan::PercentText(gap) + " slower"));
+                      gap < 0.005 ? "as fast" : plan::PercentText(gap) + " slower"));
   out.DataLine(Concat("batch   ", plan.global_batch, " samples: ", Counted(plan.data, "replica"),
                       " with ", SharesText(plan), ", in ", plan.micro_batches,
                       plan.micro_batches == 1 ? " pass" : " passes"));

@@ -25,6 +25,8 @@ const Family& BertFamily() {
       .name = "bert",
       .model_types = {"bert", "roberta"},
       .names = {"embeddings", "encoder.layer.{}", "cls"},
+      .learns_positions = true,
+      .token_types = 2,
       .presets =
           {
               {"bert-base", {"bert-base", 768, 12, 12, 12, 3072, 30522, 512, false, true}},

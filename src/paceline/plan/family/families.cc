@@ -58,6 +58,9 @@ ModelSummary SummaryOf(const Family& family, const TransformerSize& given,
   const auto hidden = static_cast<double>(size.hidden);
   const auto tokens = static_cast<double>(size.sequence);
   const auto words = static_cast<double>(size.vocabulary);
+  // Rows of tables beside that of the words. Positions are the model's own, whatever the sample is.
+  const auto others = static_cast<double>(family.token_types) +
+                      (family.learns_positions ? static_cast<double>(given.sequence) : 0);
   ModelSummary summary;
   summary.name = Concat(size.name, ", ", size.sequence, " tokens a sample");
   summary.precision = wishes.precision;
@@ -66,7 +69,7 @@ ModelSummary SummaryOf(const Family& family, const TransformerSize& given,
       static_cast<uint32_t>(std::gcd(std::gcd(size.heads, size.key_heads), size.intermediate));
   const auto output = static_cast<uint64_t>(tokens * hidden * value_bytes);
   summary.rows.push_back({.name = std::string(family.names.embedding),
-                          .parameters = static_cast<uint64_t>(words * hidden),
+                          .parameters = static_cast<uint64_t>((words + others) * hidden),
                           .saved = output,
                           .output = output});
   summary.rows.push_back(BlockOf(family, size, value_bytes));

@@ -51,6 +51,8 @@ struct Family {
   std::string_view name;
   std::vector<std::string_view> model_types;  // `model_type` of Hugging Face's config.json
   FamilyNames names;
+  bool learns_positions = false;  // a table with a row for each token of a sample
+  uint32_t token_types = 0;       // rows of another table
   std::vector<Preset> presets;
   // From a config.json.
   Result<TransformerSize> (*read)(const nlohmann::json& config);

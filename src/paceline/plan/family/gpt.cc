@@ -29,6 +29,7 @@ const Family& GptFamily() {
       .name = "gpt",
       .model_types = {"gpt2"},
       .names = {"transformer.wte", "transformer.h.{}", "lm_head"},
+      .learns_positions = true,
       .presets =
           {
               {"gpt-124m", {"gpt-124m", 768, 12, 12, 12, 3072, 50257, 1024, false, true}},

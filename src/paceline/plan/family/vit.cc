@@ -31,6 +31,7 @@ const Family& VitFamily() {
       .name = "vit",
       .model_types = {"vit"},
       .names = {"embeddings", "encoder.layer.{}", "classifier"},
+      .learns_positions = true,
       .presets =
           {
               {"vit-base", {"vit-base", 768, 12, 12, 12, 3072, 1000, 197, false, false}},
