@@ -86,7 +86,9 @@ def count(
         wanted = f"a whole number, {least} or more"
         if most != COUNT_MAX or (number is not None and number > most):
             wanted = f"a whole number from {least} to {most:,}"
-        raise refuse(where, name, value, wanted, fix or f"{name}={max(least, 1)}")
+        likely = int(value) if isinstance(value, str) and value.isdecimal() else 0
+        likely = likely if max(least, 1) <= likely <= most else max(least, 1)
+        raise refuse(where, name, value, wanted, fix or f"{name}={likely}")
     return number
 
 

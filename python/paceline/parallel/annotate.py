@@ -7,8 +7,8 @@
     parallel.assign(model.layers[:8], parallel.stage())   # an existing model
 
 A hook of torch binds a module to the scope when the module registers its first parameter.
-Annotations limit the search; everything else stays free. A model with annotations also runs in one
-process.
+Annotations limit the search; everything else stays free. Without `parallelize`, a model with
+annotations runs in one process as any other.
 """
 
 import inspect
@@ -24,6 +24,7 @@ from torch import nn
 from torch.nn.modules.module import register_module_parameter_registration_hook
 
 from paceline._base import arguments
+from paceline.errors import ScriptLine
 from paceline.parallel.errors import PlanError
 
 Kind = Literal["replicate", "split", "stage"]
@@ -31,8 +32,8 @@ Kind = Literal["replicate", "split", "stage"]
 _PART, _STAGE = "_paceline_part", "_paceline_stage"
 _numbers = count()
 _OWN = tuple(os.path.dirname(one) + os.sep for one in (torch.__file__, __file__))
-_open: dict[int, "list[tuple[Scope, Any]]"] = {}
-"""The scopes that each thread is in, with their hooks."""
+_open: dict[int, "list[_Open]"] = {}
+"""The scopes that each thread is in."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,8 +42,7 @@ class Scope:
 
     kind: Kind
     devices: int | None
-    place: str  # the line of the script
-    file: str  # its file, as a whole path
+    place: ScriptLine
     number: int = field(default_factory=lambda: next(_numbers))
 
     @property
@@ -61,20 +61,40 @@ class Scope:
         thread = threading.get_ident()
         stack = _open.setdefault(thread, [])
         for outer in stack:
-            _must_not_nest(outer[0], self)
+            _must_not_nest(outer.scope, self)
 
         def built(module: nn.Module, _: str, __: object) -> None:
             if threading.get_ident() == thread:
+                one.is_used = True
                 _bind(module, self, is_again=True)
 
-        stack.append((self, register_module_parameter_registration_hook(built)))
+        one = _Open(self, register_module_parameter_registration_hook(built))
+        stack.append(one)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: object, *_: object) -> None:
         thread = threading.get_ident()
-        _open[thread].pop()[1].remove()
+        one = _open[thread].pop()
+        one.hook.remove()
         if not _open[thread]:
             del _open[thread]
+        is_needed = self.is_stage or self.kind == "split"
+        if is_needed and not (failed or one.is_used):
+            raise PlanError(
+                what=f"{self.told} has no modules",
+                where=self.place,
+                why="no module got its first parameter inside the with block",
+                fix=f"make the modules inside it, or parallel.assign(module, parallel.{self.told})",
+            )
+
+
+@dataclass(slots=True)
+class _Open:
+    """A scope that a thread is in, and the hook that binds modules to it."""
+
+    scope: Scope
+    hook: Any
+    is_used: bool = False
 
 
 def replicate(devices: int | None = None) -> Scope:
@@ -145,29 +165,27 @@ def stage_of(module: nn.Module) -> Scope | None:
 
 
 def _made(kind: Kind, devices: int | None) -> Scope:
-    file, number = _caller()
-    return Scope(kind, devices, f"{os.path.basename(file)}:{number}", file)
+    return Scope(kind, devices, _caller())
 
 
-def _line_in(scope: Scope) -> str:
-    """The running line, as `"train.py:12"`: the innermost one in the scope's own file, if there is
+def _line_in(scope: Scope) -> ScriptLine:
+    """The running line: the innermost one in the scope's own file, if there is
     one.
 
     A scope may build modules of a library, whose lines mean nothing to the script's author.
     """
     for frame in _frames():
-        if frame.f_code.co_filename == scope.file:
-            return f"{os.path.basename(scope.file)}:{frame.f_lineno}"
-    file, number = _caller()
-    return f"{os.path.basename(file)}:{number}"
+        if frame.f_code.co_filename == scope.place.file:
+            return ScriptLine(scope.place.file, frame.f_lineno)
+    return _caller()
 
 
-def _caller() -> tuple[str, int]:
-    """File and line of paceline's caller. Frames of torch that build modules are skipped."""
+def _caller() -> ScriptLine:
+    """The line of paceline's caller. Frames of torch that build modules are skipped."""
     for frame in _frames():
         if not frame.f_code.co_filename.startswith(_OWN):
-            return frame.f_code.co_filename, frame.f_lineno
-    return "the script", 0
+            return ScriptLine(frame.f_code.co_filename, frame.f_lineno)
+    return ScriptLine("the script", 0)
 
 
 def _frames() -> Iterator[Any]:

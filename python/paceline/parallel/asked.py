@@ -10,7 +10,7 @@ from torch import nn
 
 from paceline.parallel.annotate import Scope, part_of, stage_of
 from paceline.parallel.errors import PlanError
-from paceline.parallel.layers import Layers
+from paceline.parallel.layers import Layers, told
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ def _stages(model: nn.Module, layers: Layers) -> list[tuple[Scope, int]]:
         if len(own) > 1:
             one, other = (own[number] for number in sorted(own)[:2])
             raise PlanError(
-                what=f"{name} is in two stages",
+                what=f"{told(name)} is in two stages",
                 where=other.place,
                 why=f"it is one layer of the plan, and {one.place} has a part of it",
                 fix="whole layers in each stage",
@@ -103,7 +103,7 @@ def _must_be_runs(stages: list[tuple[Scope, int]], layers: Layers) -> None:
     seen: set[int] = set()
     for place, (scope, _) in enumerate(stages):
         if scope.number in seen:
-            name = layers.names[stages[place - 1][1]]
+            name = layers.told(stages[place - 1][1])
             raise PlanError(
                 what="the layers of a stage do not follow each other",
                 where=scope.place,
@@ -124,6 +124,8 @@ def _must_be_runs(stages: list[tuple[Scope, int]], layers: Layers) -> None:
 def _add_stages(asked: Asked, stages: list[tuple[Scope, int]], layers: Layers) -> None:
     first, last = stages[0][0], stages[-1][0]
     because = f"the stages of {first.place} to {last.place} ask for it"
+    if first.place == last.place:
+        because = f"the stages of {first.place} ask for it"
     if first is last:
         because = f"{first.told} of {first.place} asks for it"
     asked.add("pipeline", len(stages), because)

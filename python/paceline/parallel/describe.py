@@ -184,13 +184,13 @@ def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
     cuts: dict[int, str] = {}
     for place, one in enumerate(seen[:-1]):
         if one.output is None:
-            cuts[place] = f"the output of {layers.names[place]} is not one tensor"
+            cuts[place] = f"the output of {layers.told(place)} is not one tensor"
         elif not one.output.shape or one.output.shape[0] != FEW:
-            cuts[place] = f"the first dimension of {layers.names[place]}'s output is no batch"
+            cuts[place] = f"the first dimension of {layers.told(place)}'s output is no batch"
         elif one.calls != 1:
-            cuts[place] = f"{layers.names[place]} is called {one.calls} times"
+            cuts[place] = f"{layers.told(place)} is called {one.calls} times"
     for places in shared_between(model, layers).values():
-        names = f"{layers.names[places[0]]} and {layers.names[places[-1]]}"
+        names = f"{layers.told(places[0])} and {layers.told(places[-1])}"
         for place in range(places[0], places[-1]):
             cuts[place] = f"{names} share weights"
     return cuts

@@ -22,9 +22,18 @@ class Layers:
     kind: Kind
     no_pipeline: str  # why the model has no pipeline, as one sentence; "" if it has one
 
+    def told(self, place: int) -> str:
+        """The layer in a sentence: "layer 3", or "model.layers.3"."""
+        return told(self.names[place])
+
     def of(self, model: nn.Module) -> list[nn.Module]:
         """The modules of that model, one for each name."""
         return [model.get_submodule(name) for name in self.names]
+
+
+def told(name: str) -> str:
+    """A module in a sentence. Children of an nn.Sequential have only numbers as names."""
+    return f"layer {name}" if name[:1].isdigit() else name
 
 
 def layers_of(model: nn.Module) -> Layers:

@@ -17,6 +17,7 @@ from torch import nn
 
 from paceline.parallel.annotate import part_of
 from paceline.parallel.errors import PlanError
+from paceline.parallel.layers import told
 
 Json = dict[str, Any]
 
@@ -86,7 +87,7 @@ def _keep_whole(model: nn.Module, styles: dict[str, str]) -> None:
         for other in [one for one in styles if one.rpartition(".")[0] == parent]:
             if part_of(model.get_submodule(other)) is not scope:
                 raise PlanError(
-                    what=f"{name} cannot be whole alone",
+                    what=f"{told(name)} cannot be whole alone",
                     where=scope.place,
                     why=f"transformers divides it together with {other}",
                     fix=f"parallel.assign(model.{parent}, parallel.replicate())",
@@ -111,7 +112,8 @@ def _add_annotated(model: nn.Module, styles: dict[str, str]) -> None:
             fix = "leave split out there: the search divides it"
             if others:
                 fix = "a weight of its own, or no split"
-            raise PlanError(what=f"{name} cannot be split", where=scope.place, why=why, fix=fix)
+            what = f"{told(name)} cannot be split"
+            raise PlanError(what=what, where=scope.place, why=why, fix=fix)
 
 
 def _of_transformers(model: nn.Module) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from paceline._rank.error_record import describe as describe_error
 from paceline.parallel import PlanError, assign, describe, parallelize, replicate, split, stage
 from paceline.parallel.annotate import part_of, stage_of
 from paceline.parallel.asked import Asked, asked_of
@@ -35,11 +36,45 @@ def asked(model: nn.Module, world_size: int | None = None) -> Asked:
     return asked_of(model, layers_of(model), world_size)
 
 
+def annotated(module: nn.Module, scope: Any) -> nn.Module:
+    assign(module, scope)
+    return module
+
+
+def source_line(number: object) -> str:
+    return Path(__file__).read_text().splitlines()[int(str(number)) - 1]
+
+
 def body() -> nn.Sequential:
     return nn.Sequential(nn.Linear(8, 8), nn.Tanh())
 
 
 # ---- what is bound ----
+
+
+@pytest.mark.parametrize("make", [lambda: split(2), lambda: replicate(2), stage])
+def test_a_scope_without_modules_is_refused(make: Any) -> None:
+    with pytest.raises(PlanError, match=r"has no modules") as caught, make():
+        nn.Tanh()
+    assert caught.value.where.startswith("test_parallel_annotate.py:")
+    with pytest.raises(KeyError), make():
+        raise KeyError  # the script's own error
+
+
+def test_the_record_of_an_error_names_the_line_of_the_annotation() -> None:
+    with pytest.raises(PlanError) as caught:
+        asked(nn.Sequential(nn.Linear(8, 8), annotated(nn.Linear(8, 4), split(2))), 1)
+    record = describe_error(caught.value, -1, 0)
+    where = caught.value.where
+    assert where == f"test_parallel_annotate.py:{record['line']}"
+    assert record["file"] == __file__
+    assert "annotated(nn.Linear(8, 4), split(2))" in source_line(record["line"])
+
+
+def test_text_for_a_number_is_suggested_as_a_number() -> None:
+    with pytest.raises(ArgumentError) as caught:
+        replicate("2")  # type: ignore[arg-type]
+    assert caught.value.fix == "devices=2"
 
 
 def test_what_is_built_inside_is_bound_and_nothing_else() -> None:
@@ -62,6 +97,7 @@ def test_another_thread_builds_its_own_modules() -> None:
         thread = threading.Thread(target=lambda: found.append(nn.LayerNorm(8)))
         thread.start()
         thread.join()
+        nn.Linear(8, 4)
     assert part_of(found[0]) is None
 
 
@@ -113,6 +149,12 @@ def test_stages_are_where_they_were_written() -> None:
     assert [bool(row.get("cut")) for row in summary["layers"]] == [True, True, False, False]
 
 
+def test_stages_of_one_line_are_named_once() -> None:
+    layers = [annotated(nn.Linear(8, 8), scope) for scope in (stage(), stage())]
+    place = stage_of(layers[0]).place  # type: ignore[union-attr]
+    assert asked(nn.Sequential(*layers)).because["pipeline"] == f"the stages of {place} ask for it"
+
+
 def test_counted_replicas_are_stages_that_are_repeated() -> None:
     with replicate(1):
         one = nn.Linear(8, 8)
@@ -155,8 +197,10 @@ def test_replicate_takes_modules_out_of_the_plan_of_transformers() -> None:
      (replicate, stage)],
 )  # fmt: skip
 def test_nested_strategies_are_refused(outer: Any, inner: Any) -> None:
-    with outer() as first, pytest.raises(PlanError, match="is within") as caught, inner():
-        pass
+    with outer() as first:
+        nn.Linear(8, 4)
+        with pytest.raises(PlanError, match="is within") as caught, inner():
+            pass
     assert first.place in caught.value.why
     assert caught.value.where.startswith("test_parallel_annotate.py:")
 
@@ -245,7 +289,7 @@ def test_a_layer_in_two_stages_is_refused() -> None:
         assign(block[1], stage())
         return nn.Sequential(block, nn.Linear(8, 4))
 
-    assert refused(make).what == "0 is in two stages"
+    assert refused(make).what == "layer 0 is in two stages"
 
 
 def test_too_many_devices_are_refused() -> None:

@@ -203,11 +203,11 @@ def test_a_model_without_any_place_to_cut_says_why() -> None:
         return cross_entropy(output.flatten(0, 1), target.flatten())
 
     summary = describe(model, (words, words), loss, optimizer=made_sgd)
-    assert summary["no_pipeline"] == "0 and 2 share weights"
+    assert summary["no_pipeline"] == "layer 0 and layer 2 share weights"
     with pytest.raises(PlanError, match="no plan is as it was asked for") as caught:
         choose(text_of(summary), cluster.without_numbers([["any", 2]]),
                {"global_batch": 4, "pipeline": [2]})  # fmt: skip
-    assert "0 and 2 share weights" in caught.value.why
+    assert "layer 0 and layer 2 share weights" in caught.value.why
 
 
 def test_one_module_is_one_layer() -> None:
