@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from paceline._rank.hooks.on_import import when_imported
 from paceline.errors import PacelineError
 from paceline.parallel.errors import PlanError
-from paceline.parallel.planning_run import PLANNING
+from paceline.parallel.planning_run import PLANNING, line_of
 
 _MODEL = "paceline plan --model llama-8b, or a Hugging Face config.json"
 
@@ -63,26 +64,20 @@ def _needs_values(script: str, error: Exception) -> PlanError:
     text = str(error).split("\n")[0]
     is_meta = "meta" in text or isinstance(error, NotImplementedError)
     what = "the script needs tensors with content" if is_meta else "the script failed"
-    fix = ""
+    line = line_of(error, script)
+    fix = f"mend {line} of the script; python {os.path.basename(script)} shows the same error"
     if is_meta:
         fix = "make model and example from shapes alone, as torch.zeros(8, 3), and leave the "
-        fix += "device to parallelize; or "
+        fix += f"device to parallelize; or {_MODEL}"
+    if "from_pretrained" in text:
+        fix = "AutoModelForCausalLM.from_config(config) instead, or the model's config.json: "
+        fix += "paceline plan --model config.json"
     return PlanError(
         what=f"{what}, and did not come as far as parallelize",
-        where=f"{script}, {_line_of(error, script)}",
+        where=f"{script}, {line}",
         why=f"{type(error).__name__}: {text}",
-        fix=fix + _MODEL,
+        fix=fix,
     )
-
-
-def _line_of(error: Exception, script: str) -> str:
-    """The innermost line of the script in the error's traceback."""
-    found, at = "before its first line", error.__traceback__
-    while at is not None:
-        if os.path.realpath(at.tb_frame.f_code.co_filename) == os.path.realpath(script):
-            found = f"line {at.tb_lineno}"
-        at = at.tb_next
-    return found
 
 
 # ---- changes for a planning run ----
@@ -102,6 +97,7 @@ def prepare() -> None:
     _be_alone()
     _load_on_the_cpu()
     _keep_nothing()
+    when_imported("transformers.modeling_utils", _make_from_configs)
 
 
 def _be_alone() -> None:
@@ -147,6 +143,40 @@ def _load_on_the_cpu() -> None:
             yield batch
 
     kind.__iter__ = iterate
+
+
+# Arguments of `from_pretrained` that change nothing but where its files come from.
+_OF_FILES = {"cache_dir", "force_download", "local_files_only", "token", "revision", "subfolder",
+             "use_safetensors", "weights_only", "low_cpu_mem_usage", "adapter_kwargs",
+             "trust_remote_code", "variant", "proxies"}  # fmt: skip
+_OF_MODELS = {"dtype", "torch_dtype", "attn_implementation"}
+
+
+def _make_from_configs(module: Any) -> None:
+    """Make `from_pretrained` of transformers build the model of its config, and load no weights.
+
+    Calls with other arguments, such as a quantization, stay as they are: they refuse the meta
+    device.
+    """
+    kind = module.PreTrainedModel
+    begin = kind.from_pretrained.__func__
+
+    def from_pretrained(
+        cls: Any, name: Any, *given: Any, config: Any = None, **options: Any
+    ) -> Any:
+        if given or getattr(config, "quantization_config", None):
+            return begin(cls, name, *given, config=config, **options)
+        rest = dict(options)
+        if not isinstance(config, module.PreTrainedConfig):
+            config, rest = cls.config_class.from_pretrained(
+                name if config is None else config, return_unused_kwargs=True, **options)
+            rest |= {key: options[key] for key in _OF_MODELS & options.keys()}
+        if rest.keys() - _OF_FILES - _OF_MODELS or hasattr(config, "quantization_config"):
+            return begin(cls, name, config=config, **options)
+        wanted = {key: one for key, one in rest.items() if key in _OF_MODELS and one != "auto"}
+        return cls._from_config(config, **wanted).eval()
+
+    kind.from_pretrained = classmethod(from_pretrained)
 
 
 class _Kept:

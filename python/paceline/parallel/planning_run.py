@@ -26,3 +26,15 @@ def _write(path: str, text: str) -> None:
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
     os.replace(temporary, path)
+
+
+def line_of(error: Exception, script: str) -> str:
+    """The innermost line of the script in the error's traceback."""
+    if isinstance(error, SyntaxError) and error.filename and error.lineno:
+        return f"line {error.lineno}"
+    found, at = "before its first line", error.__traceback__
+    while at is not None:
+        if os.path.realpath(at.tb_frame.f_code.co_filename) == os.path.realpath(script):
+            found = f"line {at.tb_lineno}"
+        at = at.tb_next
+    return found

@@ -38,7 +38,7 @@ def main(words: list[str]) -> int:
         found = measure(_count(asked.processes), script)
     except PacelineError as error:
         print(f"error[PL-E121]: {error}", file=sys.stderr)
-        return 1
+        return 2
     print(json.dumps(found["cluster"]) if asked.json else table(found))
     return 0
 
@@ -50,11 +50,12 @@ def measure(processes: int, script: list[str]) -> dict[str, Any]:
         failed = _wait(ranks)
         result = Path(folder, RESULT)
         if failed or not result.exists():
+            words = _last_words(folder, failed[0] if failed else 0)
             raise PlanError(
                 what="this machine cannot be measured",
-                where=script[0] if script else "paceline profile",
-                why=_last_words(folder, failed[0] if failed else 0),
-                fix="mend what it says, or paceline profile without a script",
+                where=words["where"] or (script[0] if script else "paceline profile"),
+                why=words["why"],
+                fix=words["fix"] or "mend what it says, or paceline profile without a script",
             )
         return json.loads(result.read_text(encoding="utf-8"))
 
@@ -151,11 +152,16 @@ def _wait(ranks: list["subprocess.Popen[bytes]"]) -> list[int]:
     return failed or [n for n, rank in enumerate(ranks) if rank.returncode != 0]
 
 
-def _last_words(folder: str, rank: int) -> str:
+def _last_words(folder: str, rank: int) -> dict[str, str]:
+    """Three parts of the error that ended the process; of another end only `why`: its last line."""
     text = Path(folder, f"{rank}.words").read_text(encoding="utf-8", errors="replace")
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    why = [line.removeprefix("why").strip() for line in lines if line.startswith("why ")]
-    return (why or lines or ["it says nothing"])[-1]
+    parts: dict[str, str] = {"where": "", "why": "", "fix": ""}
+    for line in lines:
+        name, _, words = line.partition(" ")
+        if name in parts:
+            parts[name] = words.strip()
+    return parts if parts["why"] else parts | {"why": (lines or ["it says nothing"])[-1]}
 
 
 if __name__ == "__main__":

@@ -24,6 +24,7 @@ from paceline.parallel import probe
 from paceline.parallel.cluster import Measured, text_of
 from paceline.parallel.describe import Study
 from paceline.parallel.errors import PlanError
+from paceline.parallel.planning_run import line_of
 from paceline.parallel.store import Talk
 
 PROFILE = "PACELINE_PROFILE"  # a folder, in which rank 0 writes what all have measured
@@ -130,6 +131,15 @@ def main(words: list[str]) -> int:
         execute(Entry(kind="script", target=script, args=tuple(rest)), on_error=lambda _: None)
     except PacelineError as error:
         return _refused(error)
+    except Exception as error:
+        sys.excepthook(type(error), error, error.__traceback__)
+        line = line_of(error, script)
+        return _refused(PlanError(
+            what="the script failed, and did not come as far as parallelize",
+            where=f"{script}, {line}",
+            why=f"{type(error).__name__}: {error}".split("\n")[0],
+            fix=f"mend {line} of the script, or paceline profile without a script",
+        ))  # fmt: skip
     return _refused(PlanError(
         what="the script ended without a model to measure",
         where=script,

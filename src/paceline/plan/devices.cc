@@ -50,6 +50,13 @@ Failure NoCluster(std::string why) {
   return {.kind = FailureKind::kInvalid, .message = std::move(why)};
 }
 
+// Whether two words differ in nothing but the case of their letters.
+bool IsSameWord(std::string_view one, std::string_view other) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [&](char a, char b) { return lower(a) == lower(b); });
+}
+
 std::string KnownNames() {
   std::vector<std::string_view> names;
   for (const DeviceRow& row : kCatalogue) names.push_back(row.name);
@@ -89,13 +96,13 @@ Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wish
       return NoCluster(Concat("\"", part.substr(0, 60), "\" is not TYPE:COUNT, as H100-80G:64 is"));
     }
     const auto row = std::find_if(std::begin(kCatalogue), std::end(kCatalogue),
-                                  [&](const DeviceRow& one) { return one.name == name; });
+                                  [&](const DeviceRow& one) { return IsSameWord(one.name, name); });
     if (row == std::end(kCatalogue)) {
       return NoCluster(
           Concat("\"", name.substr(0, 60), "\" is no type of the catalogue: ", KnownNames()));
     }
     const auto known = std::find_if(cluster.types.begin(), cluster.types.end(),
-                                    [&](const DeviceType& type) { return type.name == name; });
+                                    [&](const DeviceType& type) { return type.name == row->name; });
     const auto type = static_cast<uint32_t>(known - cluster.types.begin());
     if (known == cluster.types.end()) cluster.types.push_back(TypeOf(*row, wishes.precision));
     cluster.runs.push_back({type, *count});

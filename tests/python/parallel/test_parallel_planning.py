@@ -93,7 +93,8 @@ def test_an_example_may_come_from_a_dataloader(tmp_path: Path) -> None:
           "paceline plan --model"]),
         ("pass\n", ["without a model to plan", "never called paceline.parallel.parallelize"]),
         ("{}['learning_rate']\n",
-         ["the script failed, and did not come as far", "KeyError: 'learning_rate'", "Traceback"]),
+         ["the script failed, and did not come as far", "KeyError: 'learning_rate'", "Traceback",
+          "fix    mend line 8 of the script; python train.py shows the same error"]),
         ("parallel.parallelize(nn.Linear(2, 1), optimizer=torch.optim.SGD, loss=mse_loss,\n"
          "  example=(torch.zeros(2, 3), torch.zeros(2, 1)), global_batch=2)\n",
          ["the model cannot be described", "Linear, 2 samples"]),
@@ -122,6 +123,39 @@ def test_the_command_plans_a_script_with_its_own_arguments(tmp_path: Path) -> No
     plan = json.loads(done.stdout)
     assert sum(plan["shares"]) == 64 and plan["because"]
     assert [one.name for one in tmp_path.iterdir()] == ["train.py"]
+
+
+PRETRAINED = HEAD + """
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+with torch.device("cpu"):
+    config = LlamaConfig(hidden_size=64, intermediate_size=128, num_hidden_layers=3, vocab_size=100,
+                         num_attention_heads=4, num_key_value_heads=4)
+    LlamaForCausalLM(config).save_pretrained("small")
+model = AutoModelForCausalLM.from_pretrained("small", dtype=torch.bfloat16, {more})
+batch = {{"input_ids": torch.zeros(2, 8, dtype=torch.long),
+         "labels": torch.zeros(2, 8, dtype=torch.long)}}
+parallel.parallelize(model, optimizer=torch.optim.AdamW, global_batch=4, example=batch,
+                     loss=lambda logits, labels: logits.float().mean())
+"""
+
+
+def test_a_pretrained_model_is_planned_by_its_config(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    done, answer = planned(tmp_path, PRETRAINED.format(more="attn_implementation='eager'"))
+    assert done.returncode == 0, done.stderr
+    summary = json.loads(answer.read_text())
+    assert [one.get("count", 1) for one in summary["layers"]][1] == 3
+    assert summary["bytes"]["weight"] == 2, "its dtype"
+
+
+@pytest.mark.long
+def test_a_pretrained_model_that_is_more_than_its_config_is_told(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    done, _ = planned(tmp_path, PRETRAINED.format(more="ignore_mismatched_sizes=True"))
+    assert done.returncode == 1
+    assert "AutoModelForCausalLM.from_config(config)" in done.stderr, done.stderr
+    assert "paceline plan --model config.json" in done.stderr
 
 
 def test_a_run_without_a_script_or_a_file_says_what_it_needs() -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -126,7 +127,11 @@ def test_when_nothing_fits_the_smallest_change_is_named() -> None:
     done = paceline("plan", "--model", "llama-70b", "--cluster", "V100-32G:8")
     assert done.returncode == 5
     assert "error[PL-E122]: the model does not fit" in done.stderr
-    assert "64 devices instead of 8" in done.stderr
+    # The text once named 64, because it tried only powers of two.
+    found = re.search(r"fix    (\d+) devices instead of 8, or", done.stderr)
+    assert found is not None and 32 < int(found[1]) <= 64, done.stderr
+    fits = paceline("plan", "--model", "llama-70b", "--cluster", f"V100-32G:{found[1]}")
+    assert fits.returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -136,7 +141,10 @@ def test_when_nothing_fits_the_smallest_change_is_named() -> None:
         (("--model", "llama-8b", "train.py"), "a script and a model were given"),
         (("--model", "llama-8b"), "no cluster was given"),
         (("--model", "gpt-9", "--cluster", MIXED), "no model is known as gpt-9"),
-        (("--model", "llama-8b", "--cluster", "H100"), "is no type of the catalogue"),
+        (("--model", "llama-8b", "--cluster", "X9000"), "is no type of the catalogue"),
+        (("--model", "llama-8b", "--cluster", "H100"), "did you mean H100-80G?"),
+        (("--model", "llama-8b", "--cluster", "a100:4"), "did you mean A100-40G or A100-80G?"),
+        (("--model", "llama-8b", "--cluster", "h100-80:8"), "did you mean H100-80G?"),
         (("--model", "llama-8b", "--cluster", "H100-80G:none"), "is not TYPE:COUNT"),
         (("--model", "llama-8b", "--cluster", "H100-80G:0"), "is not TYPE:COUNT"),
         (("--model", "llama-8b", "--cluster", MIXED, "--only", "ep=2"), "is not AXIS=VALUE"),
@@ -191,6 +199,26 @@ def test_a_script_is_run_as_far_as_its_model(tmp_path: Path) -> None:
     other = planned("--cluster", "H100-80G:2", "--global-batch", "64", "--only", "pp=2", *words)
     assert (other["global_batch"], len(other["stages"])) == (64, 2)
     assert not (tmp_path / "no").exists()
+
+
+def test_the_case_of_a_device_does_not_matter() -> None:
+    words = ("--model", "vit-base", "--global-batch", "8")
+    assert planned("--cluster", "h100-80g:2", *words) == planned("--cluster", "H100-80G:2", *words)
+
+
+def test_a_plan_of_one_replica_is_told_in_the_singular(tmp_path: Path) -> None:
+    done = paceline("plan", "--model", "vit-base", "--cluster", "H100-80G:1", "--global-batch", "1")
+    assert "1 replica with 1 sample, in 1 pass" in done.stdout, done.stdout
+
+
+def test_the_help_of_a_script_is_shown(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text("import argparse\nargparse.ArgumentParser(description='It trains.')"
+                      ".parse_args()\n")  # fmt: skip
+    done = paceline("plan", "--cluster", "H100-80G:2", str(script), "--help")
+    assert done.returncode == 2
+    assert "It trains." in done.stdout
+    assert "paceline plan --help for the flags" in done.stderr
 
 
 def test_a_script_without_a_model_is_told_what_it_lacks(tmp_path: Path) -> None:

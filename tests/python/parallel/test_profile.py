@@ -71,9 +71,24 @@ def test_a_machine_is_measured_without_a_script(tmp_path: Path) -> None:
 def test_a_script_without_a_model_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print('nothing')\n")
     done = profiled(tmp_path, "plain.py")
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "PL-E121" in done.stderr
     assert "it never called paceline.parallel.parallelize" in done.stderr
+
+
+@pytest.mark.long
+def test_a_script_that_fails_is_told_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "failing.py").write_text("import os\n{}['lr']\n")
+    done = profiled(tmp_path, "failing.py")
+    assert done.returncode == 2
+    assert "where  failing.py, line 2" in done.stderr, done.stderr
+    assert "why    KeyError: 'lr'" in done.stderr
+
+
+def test_a_script_that_is_not_there_is_refused_at_once(tmp_path: Path) -> None:
+    done = profiled(tmp_path, "nofile.py")
+    assert done.returncode == 2
+    assert "PL-E120" in done.stderr and "there is no such file" in done.stderr
 
 
 def test_an_impossible_number_of_processes_is_refused() -> None:

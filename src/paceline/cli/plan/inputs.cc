@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -85,10 +86,15 @@ std::string FixOfCluster(std::string_view line) {
   std::vector<std::string_view> names;
   for (const plan::DeviceRow& row : plan::DeviceCatalogue()) names.push_back(row.name);
   for (const std::string& part : Split(line, ',')) {
-    const std::string_view name = Trimmed(std::string_view(part).substr(0, part.rfind(':')));
-    if (std::find(names.begin(), names.end(), name) == names.end()) {
-      return DidYouMean(name, names, "--cluster H100-80G:64,A100-80G:128");
+    std::string name(Trimmed(std::string_view(part).substr(0, part.rfind(':'))));
+    for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
+    std::vector<std::string_view> begun;  // the types whose name begins with the word
+    for (const std::string_view one : names) {
+      if (!name.empty() && one.starts_with(name)) begun.push_back(one);
     }
+    if (!begun.empty()) return Concat("did you mean ", JoinWith(begun, " or "), "?");
+    return DidYouMean(name, names, "--cluster H100-80G:64,A100-80G:128");
   }
   return "--cluster H100-80G:64,A100-80G:128";
 }
@@ -128,6 +134,11 @@ Problem NoSummary(const std::string& script, const ToolResult& ran) {
           .fix = "call parallelize in it, or plan by name: paceline plan --model llama-8b"};
 }
 
+bool AsksForHelp(const std::vector<std::string>& words) {
+  return std::any_of(words.begin() + 1, words.end(),
+                     [](const std::string& word) { return word == "--help" || word == "-h"; });
+}
+
 // The model and the wishes that a script gives to `parallelize`. Flags of the command line override
 // them.
 struct ScriptWishes {
@@ -137,10 +148,8 @@ struct ScriptWishes {
 
 Result<ScriptWishes> AskScript(Invocation& invocation) {
   const std::string& script = invocation.line.positionals.front();
-  if (std::string why = WhyNoFile(script); !why.empty()) {
-    return BadValue("the script cannot be run", script, std::move(why),
-                    "paceline plan train.py …, or paceline plan --model llama-8b …");
-  }
+  const char* fix = "paceline plan train.py …, or paceline plan --model llama-8b …";
+  if (auto missing = ScriptIsThere(script, fix)) return *std::move(missing);
   auto python = FindInterpreter(invocation.environment, invocation.settings,
                                 ReadHostFacts(invocation.environment));
   if (!python.ok()) return python.problem();
@@ -156,6 +165,14 @@ Result<ScriptWishes> AskScript(Invocation& invocation) {
   const auto ran = RunTool(argv, "", environment);
   if (!ran.ok()) return ran.problem();
   const std::string text = ReadText(file.path(), plan::kPlanTextMax + 1);
+  if (text.empty() && AsksForHelp(invocation.line.positionals)) {
+    invocation.out.Data(ran->out);
+    return Problem{.code = "PL-E121",
+                   .what = "the script printed its help and ended",
+                   .where = script,
+                   .why = "what stands after the script is an argument of the script",
+                   .fix = "leave --help out, or paceline plan --help for the flags of paceline"};
+  }
   if (text.empty()) return NoSummary(script, *ran);
   auto summary = plan::ReadSummary(text);
   auto wishes = plan::ReadWishes(ReadText(file.path() + ".wishes", plan::kPlanTextMax + 1));
@@ -274,6 +291,12 @@ Result<plan::PlanWishes> WishesOf(Invocation& invocation, plan::PlanWishes wishe
 }
 
 }  // namespace
+
+Check ScriptIsThere(const std::string& script, std::string fix) {
+  std::string why = WhyNoFile(script);
+  if (why.empty()) return std::nullopt;
+  return BadValue("the script cannot be run", script, std::move(why), std::move(fix));
+}
 
 Result<AxisValue> ParseAxisValue(std::string_view text, const std::string& flag) {
   const size_t equals = text.find('=');

@@ -12,6 +12,10 @@
 
 namespace paceline::cli {
 
+// Why a script cannot be run, in four parts; `fix` is a command line that would do. Nothing: there
+// is a file.
+Check ScriptIsThere(const std::string& script, std::string fix);
+
 struct PlanInputs {
   ModelSummary model;
   Cluster cluster;

@@ -6,6 +6,7 @@
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/tool.h"
+#include "paceline/cli/plan/inputs.h"
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/interpreter.h"
 
@@ -26,6 +27,11 @@ FlagTable ProfileFlags() { return kProfileFlags; }
 
 int RunProfile(Invocation& invocation) {
   Output& out = invocation.out;
+  const std::vector<std::string>& words = invocation.line.positionals;
+  if (!words.empty()) {
+    const auto missing = ScriptIsThere(words.front(), "paceline profile train.py");
+    if (missing) return out.Fail(*missing);
+  }
   auto python = FindInterpreter(invocation.environment, invocation.settings,
                                 ReadHostFacts(invocation.environment));
   if (!python.ok()) return out.Fail(python.problem());
@@ -34,9 +40,9 @@ int RunProfile(Invocation& invocation) {
     argv.insert(argv.end(), {"--processes", processes->value});
   }
   if (out.is_json()) argv.push_back("--json");
-  if (!invocation.line.positionals.empty()) {
+  if (!words.empty()) {
     argv.push_back("--");
-    argv.insert(argv.end(), invocation.line.positionals.begin(), invocation.line.positionals.end());
+    argv.insert(argv.end(), words.begin(), words.end());
   }
   return out.Fail(BecomeTool(argv, invocation.environment));
 }
