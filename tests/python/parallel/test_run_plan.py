@@ -133,9 +133,10 @@ def test_a_file_that_is_no_plan_is_refused_before_anything_starts(
     tmp_path: Path, runtime: Path
 ) -> None:
     (tmp_path / "plan.json").write_text("{}")
-    for name in ("plan.json", "missing.json"):
+    for name, why in (("plan.json", ""), ("missing.json", "there is no such file")):
         done = run(tmp_path, runtime, "--plan", name, "train.py")
         assert done.returncode != 0 and "PL-E120" in done.stdout, done.stdout
+        assert why in done.stdout, done.stdout
     assert not (tmp_path / "run").exists()
 
 

@@ -309,12 +309,13 @@ Check PassOnPlan(const SettingValues& settings) {
   }
   std::error_code failed;
   const std::string path = std::filesystem::absolute(value.text, failed).string();
+  const bool is_there = std::filesystem::exists(path, failed);
   const auto plan = plan::ReadPlan(ReadText(path, plan::kChosenTextMax + 1));
   if (!plan.ok()) {
     return Problem{.code = "PL-E120",
                    .what = "the plan's file cannot be used",
                    .where = value.text,
-                   .why = plan.failure().message,
+                   .why = is_there ? plan.failure().message : "there is no such file",
                    .fix = "--plan auto, or a file that paceline plan --json has printed"};
   }
   ::setenv(kPlanVariable, path.c_str(), 1);
