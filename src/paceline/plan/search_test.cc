@@ -50,7 +50,7 @@ Regret CompareWithBruteForce(uint64_t seed, int instances, const InstanceSize& s
     EXPECT_LE(plan->bound, least * (1 + 1e-9));
     const auto sound = CheckPlan(*plan, instance.model, instance.cluster);
     EXPECT_TRUE(sound.ok()) << sound.failure().message;
-    EXPECT_LE(plan->predicted.step, WhaleSeconds(*scene) * 1.005);  // see `Evened`
+    EXPECT_LE(plan->predicted.step, WhaleSeconds(*scene) * (1 + 1e-9));
     const double simulated = BruteForceSimulated(*scene, instance.wishes);
     if (plan->predicted.step > simulated * 1.01) ++regret.simulated;
   }
