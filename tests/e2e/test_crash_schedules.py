@@ -35,6 +35,17 @@ def signal_all(pids: list[int], number: signal.Signals) -> None:
             os.kill(pid, number)
 
 
+def children_of(pid: int) -> list[int]:
+    """Without starters, which stay."""
+    found = []
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        for child in (task / "children").read_text().split():
+            with suppress(OSError):  # it has ended
+                if b"--info" not in Path(f"/proc/{child}/cmdline").read_bytes():
+                    found.append(int(child))
+    return found
+
+
 @dataclass(frozen=True)
 class Said:
     """One line of a rank."""
@@ -123,6 +134,9 @@ class Crashes:
     def end_everything(self) -> None:
         launcher = self.job.launcher
         assert launcher is not None
+        # A process that it is just starting is not known by its command line yet, and would live.
+        signal_all([launcher.pid], signal.SIGSTOP)
+        signal_all(children_of(launcher.pid), signal.SIGKILL)
         launcher.kill()
         launcher.wait()
         eventually(lambda: not self.kill_leftovers(), "nothing lives", job=self.job)

@@ -69,6 +69,8 @@ def test_frozen_weights_are_written_once(tmp_path: Path) -> None:
 
 CHILD = """
 import os, sys, torch
+from pathlib import Path
+from keepers import end_keepers
 from paceline.torch import Checkpointer
 from small_training import Adapted, adapt
 torch.manual_seed(1)
@@ -81,6 +83,8 @@ for step in range(3):
     adapt(net, optimizer)
     ckpt.save(step, state)
 torch.save(net.state_dict(), sys.argv[2])
+# It would bring the step to storage, and free the memory, if it outlived this process for long.
+end_keepers(Path(os.environ["PACELINE_RUNTIME_DIR"]), keeps_memory=True)
 os.kill(os.getpid(), 9)
 """
 
