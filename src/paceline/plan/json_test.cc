@@ -174,7 +174,8 @@ TEST(Families, SmallConfigsCountAllTables) {
   for (const auto& [config, wanted] : configs) {
     for (const uint64_t sequence : {0, 32}) {  // the tables are the model's, whatever a sample is
       double parameters = 0;
-      for (const LayerRow& row : SummaryOfConfig(config, {.sequence = sequence})->rows) {
+      const auto summary = SummaryOfConfig(config, {.sequence = sequence});
+      for (const LayerRow& row : summary->rows) {
         parameters += static_cast<double>(row.parameters) * row.count;
       }
       EXPECT_NEAR(parameters / wanted, 1, 0.04) << config;
