@@ -79,6 +79,11 @@ std::string LastFailureText(const JobState& state) {
   return TellsOfRank(what) ? "a rank on " + node + " " + what : what + " on " + node;
 }
 
+// So many equal failures in a row end a job.
+uint32_t AlikeMax(const JobState& state) {
+  return std::max(1U, state.spec.budgets.no_progress_failures);
+}
+
 BudgetVerdict SameFailureVerdict(const JobState& state) {
   const BudgetState& budget = state.budget;
   const std::string where = StepText(budget.last_failure_step, budget.last_failure_step_count);
@@ -228,6 +233,10 @@ void ForgetFailures(JobState& state) {
   state.budget.same_failure_count = 0;
 }
 
+bool HasFailedAlike(const JobState& state) {
+  return state.budget.same_failure_count >= AlikeMax(state);
+}
+
 BudgetVerdict JudgeBudget(const JobState& state) {
   const BudgetState& budget = state.budget;
   if (state.port_taken_count >= kPortTakenMax) {
@@ -243,9 +252,8 @@ BudgetVerdict JudgeBudget(const JobState& state) {
                       " is more than --max-restarts " + std::to_string(*state.spec.max_restarts) +
                       " allows: " + LastFailureText(state)};
   }
-  const uint32_t alike_max = std::max(1U, state.spec.budgets.no_progress_failures);
-  if (budget.same_failure_count >= alike_max) return SameFailureVerdict(state);
-  if (budget.failures_without_progress < alike_max + kUnlikeFailuresExtra) return {};
+  if (HasFailedAlike(state)) return SameFailureVerdict(state);
+  if (budget.failures_without_progress < AlikeMax(state) + kUnlikeFailuresExtra) return {};
   return {true, std::to_string(budget.failures_without_progress) +
                     " failures without a new highest step, the last one " +
                     StepText(budget.last_failure_step, budget.last_failure_step_count) + ": " +

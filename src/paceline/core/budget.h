@@ -52,7 +52,8 @@ std::string FailureFingerprint(const ExitCause& cause);
 
 // What FailureText begins with for a rank that was not started.
 inline constexpr std::string_view kNotStartedText = "could not be started";
-// In the verdict on a script that fails on one of several nodes; the node's name follows.
+// These words stand in the verdict on a script that fails on one of several nodes, before the
+// node's name.
 inline constexpr std::string_view kEachTimeOnText = ", each time on ";
 // The end of a headline about a rank whose script returned while the other ranks still trained.
 inline constexpr std::string_view kEndedEarlyText = "had ended with exit code 0 before";
@@ -79,6 +80,10 @@ struct BudgetVerdict {
   bool exhausted = false;
   std::string reason;  // a sentence, if exhausted
 };
+
+// True if the same failure came as often in a row, without progress, as a job may have it.
+bool HasFailedAlike(const JobState& state);
+
 BudgetVerdict JudgeBudget(const JobState& state);
 
 // The least time between the start of the failed world and that of the next one. If the failed

@@ -250,9 +250,7 @@ std::string WhyBroken(const JobState& state, const NodeState& node) {
            budget.last_headline.substr(kNotStartedText.size()) + " (see logs/" + node.name +
            "/starter.log)";
   }
-  const bool is_same =
-      budget.same_failure_count >= std::max(1U, state.spec.budgets.no_progress_failures);
-  if (!is_same || !budget.last_before_step) return "";
+  if (!HasFailedAlike(state) || !budget.last_before_step) return "";
   return "failed " + times + " before its first step: " + budget.last_headline;
 }
 

@@ -56,6 +56,41 @@ double UnevennessOf(const Scene& scene, const Shape& shape, const PipelineCut& c
   return sum;
 }
 
+// The simulated passes that are left for one cut.
+class PassBudget {
+ public:
+  PassBudget(const Shape& shape, const PipelineCut& cut)
+      : each_(2 * cut.stages.size() * shape.micro_batches) {}
+  // Takes one simulation; false if there is none left.
+  bool Take() { return (passes_ += each_) <= kPassesMax; }
+
+ private:
+  const uint64_t each_;
+  uint64_t passes_ = 0;
+};
+
+enum class Attempt { kNo, kBetter, kEnd };
+
+// Moves to the best neighbour, again and again. `attempt` judges a neighbour against the best one
+// so far. kEnd: nothing may be simulated any more, and the cut before this move is the answer.
+template <typename Judge>
+PipelineCut Climb(const Scene& scene, PipelineCut cut, int moves_max, const Judge& attempt) {
+  for (int move = 0; move < moves_max; ++move) {
+    bool is_better = false;
+    PipelineCut best;
+    for (PipelineCut& other : NeighboursOf(scene, cut)) {
+      const Attempt result = attempt(other);
+      if (result == Attempt::kEnd) return cut;
+      if (result == Attempt::kNo) continue;
+      best = std::move(other);
+      is_better = true;
+    }
+    if (!is_better) break;
+    cut = std::move(best);
+  }
+  return cut;
+}
+
 }  // namespace
 
 double SimulatedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& cut) {
@@ -72,47 +107,29 @@ double SimulatedSeconds(const Scene& scene, const Shape& shape, const PipelineCu
 
 PipelineCut Improved(const Scene& scene, const Shape& shape, PipelineCut cut) {
   double seconds = SimulatedSeconds(scene, shape, cut);
-  const uint64_t each = 2 * cut.stages.size() * shape.micro_batches;
-  uint64_t passes = 0;
-  for (int move = 0; move < kMovesMax; ++move) {
-    bool is_better = false;
-    PipelineCut best;
-    for (PipelineCut& other : NeighboursOf(scene, cut)) {
-      if ((passes += each) > kPassesMax) return cut;
-      const double its = SimulatedSeconds(scene, shape, other);
-      if (its >= seconds) continue;
-      seconds = its;
-      best = std::move(other);
-      is_better = true;
-    }
-    if (!is_better) break;
-    cut = std::move(best);
-  }
-  return cut;
+  PassBudget budget(shape, cut);
+  return Climb(scene, std::move(cut), kMovesMax, [&](const PipelineCut& other) {
+    if (!budget.Take()) return Attempt::kEnd;
+    const double its = SimulatedSeconds(scene, shape, other);
+    if (its >= seconds) return Attempt::kNo;
+    seconds = its;
+    return Attempt::kBetter;
+  });
 }
 
 PipelineCut Evened(const Scene& scene, const Shape& shape, PipelineCut cut) {
   const double as_long = shape.micro_batches == 1 ? kAsLongInOnePass : kAsLong;
   const double limit = SimulatedSeconds(scene, shape, cut) * as_long;
   double least = UnevennessOf(scene, shape, cut);
-  const uint64_t each = 2 * cut.stages.size() * shape.micro_batches;
-  uint64_t passes = 0;
-  for (int move = 0; move < kEveningMovesMax; ++move) {
-    bool is_more_even = false;
-    PipelineCut best;
-    for (PipelineCut& other : NeighboursOf(scene, cut)) {
-      const double its = UnevennessOf(scene, shape, other);
-      if (its >= least) continue;
-      if ((passes += each) > kPassesMax) return cut;
-      if (SimulatedSeconds(scene, shape, other) > limit) continue;
-      least = its;
-      best = std::move(other);
-      is_more_even = true;
-    }
-    if (!is_more_even) break;
-    cut = std::move(best);
-  }
-  return cut;
+  PassBudget budget(shape, cut);
+  return Climb(scene, std::move(cut), kEveningMovesMax, [&](const PipelineCut& other) {
+    const double its = UnevennessOf(scene, shape, other);
+    if (its >= least) return Attempt::kNo;
+    if (!budget.Take()) return Attempt::kEnd;
+    if (SimulatedSeconds(scene, shape, other) > limit) return Attempt::kNo;
+    least = its;
+    return Attempt::kBetter;
+  });
 }
 
 }  // namespace paceline::plan

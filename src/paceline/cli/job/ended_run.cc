@@ -2,8 +2,6 @@
 
 #include <poll.h>
 
-#include <algorithm>
-
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
@@ -23,12 +21,7 @@ void AwaitEndedRun(const std::string& run_dir, void (*say)(const std::string& te
   const auto place = ReadJobPlace(run_dir);
   const auto card = ReadJobCard(run_dir);
   if (!place.ok() || !card.ok()) return;
-  const auto has_process = [&] {
-    return place->is_running() ||
-           std::any_of(card->nodes.begin(), card->nodes.end(), [&](const std::string& node) {
-             return FindAgent(place->run_dir, node).pid != 0;
-           });
-  };
+  const auto has_process = [&] { return place->is_running() || HasAgent(*card, place->run_dir); };
   if (!has_process()) return;
   const auto status = StatusFromJournal(*place);
   if (!status.ok() || status->phase != "finished") return;

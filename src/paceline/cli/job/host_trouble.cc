@@ -1,7 +1,5 @@
 #include "paceline/cli/job/host_trouble.h"
 
-#include <algorithm>
-
 #include "paceline/agent/logs/disk_watch.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/text.h"
@@ -26,10 +24,7 @@ namespace {
 bool TakesPart(const JobPlace& place) {
   if (place.has_master()) return true;
   const auto card = ReadJobCard(place.run_dir);
-  if (!place.is_joined || !card.ok()) return false;
-  return std::any_of(card->nodes.begin(), card->nodes.end(), [&](const std::string& node) {
-    return FindAgent(place.run_dir, node).pid != 0;
-  });
+  return place.is_joined && card.ok() && HasAgent(*card, place.run_dir);
 }
 
 }  // namespace

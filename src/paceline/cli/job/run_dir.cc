@@ -4,7 +4,9 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <algorithm>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
@@ -276,6 +278,11 @@ agent::ProcessId FindAgent(const std::string& run_dir, const std::string& node) 
   if (!text.is_object() || JsonText(text, "boot_id") != agent::BootId()) return {};
   const agent::ProcessId process = ProcessFrom(text);
   return agent::IsAlive(process) ? process : agent::ProcessId{};
+}
+
+bool HasAgent(const JobCard& card, const std::string& run_dir) {
+  return std::any_of(card.nodes.begin(), card.nodes.end(),
+                     [&](const std::string& node) { return FindAgent(run_dir, node).pid != 0; });
 }
 
 }  // namespace paceline::cli

@@ -77,4 +77,7 @@ Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::st
 // The living agent of that node, from its agent.json; pid 0 if there is none.
 agent::ProcessId FindAgent(const std::string& run_dir, const std::string& node);
 
+// True if an agent of the card's nodes lives on this host.
+bool HasAgent(const JobCard& card, const std::string& run_dir);
+
 }  // namespace paceline::cli

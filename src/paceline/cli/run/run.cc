@@ -36,7 +36,6 @@
 #include "paceline/cli/run/status_line.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/core/checkpoint/storage_wait.h"
-#include "paceline/model/directory_claim.h"
 #include "paceline/model/version.h"
 #include "paceline/plan/json.h"
 
@@ -160,9 +159,8 @@ std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/l
 // What to do before the job is resumed, so that its last step gets to storage.
 std::string MendingOf(const NotStored& left) {
   if (left.reason == core::kDirectoryUnknown) return "";
-  if (left.reason.find(kRefusedForGood) != std::string::npos)
-    return "move that directory away, then\n";
-  return "repair the storage, then\n";
+  return core::IsForGood(left.reason) ? "move that directory away, then\n"
+                                      : "repair the storage, then\n";
 }
 
 // Prints where the last step is, and which command writes it to storage.

@@ -75,20 +75,25 @@ TEST(Summary, NamesTheCauseAndNotWhatFollowedFromIt) {
   EXPECT_NE(last_after(failed).find("node2"), std::string::npos);
 }
 
+// A job of two nodes, of which the first is there with these ranks.
+void RegisterOneOfTwo(core::Job* job, std::vector<RankReport> ranks = {}) {
+  job->Step(At(1), core::JobSubmitted{{.job_id = "j", .nodes_min = 2, .nodes_max = 2}});
+  job->Step(At(1), core::MasterStarted{1});
+  job->Step(At(2), core::NodeRegistered{ConnectionId(1),
+                                        {.name = "node0",
+                                         .boot_id = "b",
+                                         .agent_incarnation = 1,
+                                         .agent_pid = 99,
+                                         .slots = 1,
+                                         .store_port = 1,
+                                         .ranks = std::move(ranks)}});
+}
+
 TEST(Status, OfAnEmptyAndOfAWaitingJob) {
   core::Job job;
   const auto empty = MakeJobStatus(job, At(1), {.journal = "ok"});
   EXPECT_EQ(empty.world_size, 0u);
-  JobSpec spec{.job_id = "j", .nodes_min = 2, .nodes_max = 2};
-  job.Step(At(1), core::JobSubmitted{spec});
-  job.Step(At(1), core::MasterStarted{1});
-  job.Step(At(2), core::NodeRegistered{ConnectionId(1),
-                                       {.name = "node0",
-                                        .boot_id = "b",
-                                        .agent_incarnation = 1,
-                                        .agent_pid = 99,
-                                        .slots = 1,
-                                        .store_port = 1}});
+  RegisterOneOfTwo(&job);
   const auto status = MakeJobStatus(job, At(3), {.pid = 5, .journal = "ok"});
   EXPECT_EQ(status.phase, "waiting");
   EXPECT_FALSE(status.pending.empty());
@@ -101,15 +106,7 @@ TEST(Status, AKillOfPacelinesOwnIsNotTakenForOneFromOutside) {
   rank.exit = {.kind = ExitCause::Kind::kSignaled, .code = 9, .headline = "was killed by SIGKILL"};
   const auto exit_of = [&rank] {
     core::Job job;
-    job.Step(At(1), core::JobSubmitted{{.job_id = "j", .nodes_min = 2, .nodes_max = 2}});
-    job.Step(At(1), core::MasterStarted{1});
-    job.Step(At(2), core::NodeRegistered{ConnectionId(1),
-                                         {.name = "node0",
-                                          .boot_id = "b",
-                                          .agent_incarnation = 1,
-                                          .agent_pid = 99,
-                                          .slots = 1,
-                                          .ranks = {rank}}});
+    RegisterOneOfTwo(&job, {rank});
     return MakeJobStatus(job, At(3), {}).nodes.at(0).ranks.at(0).exit;
   };
   EXPECT_EQ(exit_of(), "was killed by SIGKILL");
