@@ -73,6 +73,8 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 	if uris := s.fake.URIs(); uris[0] != "paceline://operator" {
 		t.Errorf("the certificate's URI: %v", uris)
 	}
+	// Tell replaces the facts: one that was not sent yet would never be.
+	s.await("two facts", func(decide.Stream) bool { return len(s.fake.Told()) == 2 })
 	s.hub.Tell("a/train", []decide.Fact{{Index: 0, Gone: true, Text: "exit code 1"}, {Index: 2}}, nil)
 	s.await("three facts", func(decide.Stream) bool { return len(s.fake.Told()) == 3 })
 	gone := s.fake.Told()[2].GetNodeGone()
@@ -119,7 +121,7 @@ func TestEachStreamIsToldTheNoticeOnce(t *testing.T) {
 
 func TestTheMasterOfADeletedJobIsTold(t *testing.T) {
 	s := set(t)
-	s.target.Grace = 500 * time.Millisecond
+	s.target.Grace = 2 * time.Second
 	s.hub.Dial("a/train", s.target)
 	s.await("the stream", func(stream decide.Stream) bool { return stream.Connected })
 	s.hub.Conclude("a/train", "the job was deleted")
