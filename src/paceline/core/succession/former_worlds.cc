@@ -19,6 +19,8 @@ void EndUnbegunWorld(Turn& turn) {
 void EndForgottenWorld(Turn& turn, const NodeState* node, const NodeReport& report) {
   const JobState& state = turn.state();
   if (node == nullptr || !state.IsSeated(node->id)) return;
+  const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
+  if (!trains) return;  // a stop is not taken back: each node is told to leave
   Generation newest = report.generation;
   for (const RankReport& rank : report.ranks) newest = std::max(newest, rank.generation);
   const Generation known = std::max({state.before_term, state.solo_last, state.world->generation});

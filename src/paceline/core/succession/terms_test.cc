@@ -167,6 +167,20 @@ TEST_F(TermsTest, AWorldThatTheCopyLacksIsEndedWithoutAFailure) {
   EXPECT_EQ(world(), GenerationOf(2, 91)) << "people have seen world 90";
 }
 
+TEST_F(TermsTest, AWorldThatTheCopyLacksTakesNoStopBack) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  Train();
+  StartMaster(2, History::kCopy);
+  Step(StopRequested{.why = "asked", .grace = Duration::Seconds(30), .exit_code = 143});
+  ASSERT_EQ(job_->state().phase, Phase::kStopping);
+  Register(Trains(GenerationOf(1, 90)));
+  for (const Record& record : journal_) {
+    EXPECT_FALSE(std::holds_alternative<RecoveryDecided>(record.fact)) << Sentence(record);
+  }
+  EXPECT_EQ(told_.kind, Assignment::Kind::kLeave);
+}
+
 TEST_F(TermsTest, WorldsAreNumberedOnWhereNobodyKnowsThePast) {
   StartMaster(2, History::kNone);
   Register(Trains(GenerationOf(1, 6)));
