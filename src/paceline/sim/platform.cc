@@ -72,7 +72,9 @@ void SimWorld::EndNotices(const Node& node) {
 
 // True if nothing keeps the master and this node from doing their work.
 bool SimWorld::IsCalm(const Node& node) const {
-  return master_->is_on() && !master_->is_frozen() && !master_->is_disk_full() &&
+  const bool is_cut =
+      network_.IsCut(node.host(), kMasterHost) || network_.IsCut(kMasterHost, node.host());
+  return !is_cut && master_->is_on() && !master_->is_frozen() && !master_->is_disk_full() &&
          !master_->is_succeeding() && IsLinked(node);
 }
 
@@ -81,6 +83,11 @@ void SimWorld::TellNotices() {
   std::erase_if(notices_, [this](const Notice& notice) { return notice.until <= queue_.now(); });
   for (const Notice& notice : std::vector<Notice>(notices_)) {
     if (!master_->is_on()) return;
+    // A platform gives no name to two hosts, so its notice never means another one.
+    const bool has_lost_name = std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+      return node->index() != notice.index && node->name() == notice.node && IsLinked(*node);
+    });
+    if (has_lost_name) continue;
     master_->Feed(core::NoticeCame{
         .name = notice.node, .left = notice.until - queue_.now(), .why = "SIGTERM"});
   }
