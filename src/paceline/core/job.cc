@@ -11,6 +11,7 @@
 #include "paceline/core/hang/hang.h"
 #include "paceline/core/recovery.h"
 #include "paceline/core/slow/slow.h"
+#include "paceline/core/succession/former_worlds.h"
 #include "paceline/core/turn.h"
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
@@ -74,8 +75,8 @@ bool SettleOnce(Turn& turn) {
     case Phase::kStarting:
     case Phase::kRunning: break;
   }
-  return EndDoomedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) || NoteLoss(turn) ||
-         NoteCheckpoints(turn) || NoteLeavers(turn) || NoteGrowth(turn);
+  return EndDoomedWorld(turn) || EndPassedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) ||
+         NoteLoss(turn) || NoteCheckpoints(turn) || NoteLeavers(turn) || NoteGrowth(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {

@@ -258,7 +258,8 @@ void CheckpointStation::On(const ImageFreed&) {
 void CheckpointStation::On(const CommitDone& done) {
   TellClaims(done.problem);
   LogInfo("checkpoint_commit", {{"checkpoint", done.name}, {"problem", done.problem}});
-  Feed(core::CommitEnded{done.name, done.problem, done.bytes, done.has_own_parameters});
+  Feed(core::CommitEnded{done.name, done.problem, done.bytes, done.has_own_parameters,
+                         done.is_passed});
 }
 
 void CheckpointStation::On(const LookDone& done) {

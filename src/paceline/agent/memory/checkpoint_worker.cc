@@ -120,6 +120,7 @@ void CheckpointWorker::Do(const CommitTask& task) {
     done.has_own_parameters = !whole->differing.parameters.empty();
   } else {
     done.problem = whole.failure().message;
+    done.is_passed = whole.failure().kind == FailureKind::kFenced;
   }
   sink_(std::move(done));
   if (!whole.ok()) return;

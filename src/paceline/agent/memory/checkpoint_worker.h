@@ -100,6 +100,7 @@ struct CommitDone {
   std::string problem;
   uint64_t bytes = 0;
   bool has_own_parameters = false;
+  bool is_passed = false;  // see core::CommitEnded
 };
 struct LookDone {
   std::string directory;

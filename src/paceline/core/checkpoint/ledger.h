@@ -121,6 +121,10 @@ class CheckpointLedger {
   bool CanMoveTo(const World& world, const Move& move, Instant now) const;
   // When the newest step was saved that `world` can restore from memory after the move.
   std::optional<Instant> SavedFor(const World& world, const Move& move) const;
+  // The newest checkpoint in storage, as the nodes saw it when they last looked.
+  std::optional<StoredCheckpoint> newest_seen(const CheckpointBook& book) const {
+    return NewestStored(book, memories_);
+  }
   // The step that is being written to storage.
   std::optional<SavedStep> persisting() const {
     return persist_.has_value() ? std::optional(persist_->order.saved) : std::nullopt;

@@ -409,21 +409,25 @@ RestorePlan PlanFromStorage(const World& world, const Memories& memories, const 
   return plan;
 }
 
+std::optional<StoredCheckpoint> NewestStored(const CheckpointBook& book, const Memories& memories) {
+  std::optional<StoredCheckpoint> newest;
+  for (const auto& [node, report] : memories.reports) {
+    if (!report.stored.has_value() || IsDamaged(book, report.stored->name)) continue;
+    if (!newest.has_value() || IsSavedLater(*report.stored, *newest)) newest = report.stored;
+  }
+  return newest;
+}
+
 RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,
                              const std::string& job_id, const Memories& memories) {
   std::set<SavedStep> candidates;
-  std::optional<StoredCheckpoint> stored;
   for (const auto& [node, report] : memories.reports) {
     for (const MemoryImage& image : report.images) {
       const bool is_later = image.saved.generation > world.generation.value();
       if (!is_later && !IsGivenUp(book, image.saved)) candidates.insert(image.saved);
     }
-    if (!report.stored.has_value()) continue;
-    if (!IsDamaged(book, report.stored->name) &&
-        (!stored.has_value() || IsSavedLater(*report.stored, *stored))) {
-      stored = report.stored;
-    }
   }
+  std::optional<StoredCheckpoint> stored = NewestStored(book, memories);
   // A node looks into storage when its first rank comes, so no node may have seen the newest
   // commit. The manifest has that world's size.
   const std::optional<CheckpointCommitted>& committed = book.committed;

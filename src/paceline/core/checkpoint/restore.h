@@ -51,6 +51,9 @@ const MemoryImage* Find(const CheckpointReport& report, Rank rank, SavedStep sav
 // True if a rank found that checkpoint damaged.
 bool IsDamaged(const CheckpointBook& book, const std::string& name);
 
+// The newest checkpoint in storage that a node has reported and no rank found damaged.
+std::optional<StoredCheckpoint> NewestStored(const CheckpointBook& book, const Memories& memories);
+
 // The newest step that every rank of `world` can get from memory, else the newest committed one in
 // storage, else nothing. All nodes must have reported for this world.
 RestoreDecided DecideRestore(const World& world, const CheckpointBook& book,

@@ -363,6 +363,8 @@ void StationMachine::On(const CommitEnded& event) {
     commit_->bytes = event.bytes;
     commit_->has_own_parameters = event.has_own_parameters;
   }
+  // The job may have to go on from there, so the master must hear of it.
+  if (event.is_passed && !is_looking_) Look();
   ReportSoon(true);
 }
 

@@ -134,6 +134,7 @@ struct CommitEnded {
   std::string problem;  // empty: done
   uint64_t bytes = 0;
   bool has_own_parameters = false;  // see CommitState
+  bool is_passed = false;           // for a problem: storage has what another master committed
 };
 struct StorageLooked {
   std::optional<StoredCheckpoint> stored;

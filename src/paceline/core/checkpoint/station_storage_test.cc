@@ -41,6 +41,24 @@ class StationStorageTest : public StationTest {
   }
 };
 
+// The job may have to go on from what another master has committed.
+TEST_F(StationStorageTest, ACommitThatIsPassedLeadsToALook) {
+  Open();
+  CheckpointOrder order = Persist();
+  order.commit = *order.persist;
+  Step(CheckpointOrdered{order});
+  ASSERT_EQ(Got<WriteCommit>().size(), 1U);
+  Step(CommitEnded{.name = "step-40-g3", .problem = "no space left on device"});
+  EXPECT_TRUE(Got<LookInStorage>().empty());
+  Step(CommitEnded{
+      .name = "step-40-g3", .problem = "step-41-g4 is newer than step-40-g3", .is_passed = true});
+  ASSERT_EQ(Got<LookInStorage>().size(), 1U);
+  const StoredCheckpoint newer{.name = "step-41-g4", .saved = {4, 41}, .world_size = 1};
+  Step(StorageLooked{.stored = newer});
+  Report();
+  EXPECT_EQ(reports_.back().stored, newer);
+}
+
 TEST_F(StationStorageTest, FilesOfAnObjectStoreAreFetchedAndFetchedAgainWhenItIsAway) {
   terms_.directory = "s3://bucket/run";
   Open();

@@ -32,4 +32,22 @@ void EndForgottenWorld(Turn& turn, const NodeState* node, const NodeReport& repo
             {state.world_seq});
 }
 
+bool EndPassedWorld(Turn& turn) {
+  const JobState& state = turn.state();
+  const bool is_former = state.world.has_value() && TermOf(state.world->generation) < state.term;
+  if (!is_former || !state.checkpoints.not_stored.has_value()) return false;
+  const std::optional<StoredCheckpoint> stored =
+      turn.watch().checkpoints.newest_seen(state.checkpoints);
+  if (!stored.has_value() || stored->job_id != state.spec.job_id) return false;
+  const Generation passed_by(stored->saved.generation);
+  if (passed_by <= state.world->generation || TermOf(passed_by) >= state.term) return false;
+  MARK("storage has a newer world of the former master");
+  turn.Emit(WorldEnded{.generation = state.world->generation,
+                       .step = turn.watch().step,
+                       .reason = "storage has " + stored->name +
+                                 ", which a newer world of the former master saved"},
+            {state.world_seq});
+  return true;
+}
+
 }  // namespace paceline::core

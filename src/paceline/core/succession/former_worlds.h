@@ -18,4 +18,10 @@ void EndUnbegunWorld(Turn& turn);
 // charged.
 void EndForgottenWorld(Turn& turn, const NodeState* node, const NodeReport& report);
 
+// While a world trains that was formed before this master's term: ends it if storage refuses its
+// steps and has a checkpoint of a newer world. The master before this one formed that world, and no
+// node that this master hears knows it. Checkpoints are ordered by the number of their world, so no
+// further step of the older world could get to storage. True: a record was emitted.
+bool EndPassedWorld(Turn& turn);
+
 }  // namespace paceline::core

@@ -181,6 +181,35 @@ TEST_F(TermsTest, AWorldThatTheCopyLacksTakesNoStopBack) {
   EXPECT_EQ(told_.kind, Assignment::Kind::kLeave);
 }
 
+// The former master formed world 90 elsewhere, and no node that this master hears knows it.
+TEST_F(TermsTest, AWorldWhoseStepsStorageRefusesIsEnded) {
+  StartMaster(1, History::kOwn);
+  Register(Fresh());
+  Train();
+  const CheckpointNotStored refused{.saved = {.generation = world().value(), .step = 20},
+                                    .directory = "/ck",
+                                    .reason = "step-9-g90 is newer than step-20-g1",
+                                    .generation = world()};
+  journal_.push_back({.seq = job_->state().last_seq.next(), .at = now_, .fact = refused});
+  StartMaster(2, History::kCopy);
+  Register(Trains(GenerationOf(1, 1)));
+  const auto report = [&](std::string job_id) {
+    CheckpointReport seen;
+    seen.generation = world();
+    seen.stored = {.name = "step-9-g90",
+                   .job_id = std::move(job_id),
+                   .saved = {.generation = GenerationOf(1, 90).value(), .step = 9},
+                   .world_size = 1};
+    Step(CheckpointReported{NodeId(1), ConnectionId(connections_), std::move(seen)});
+  };
+  report("another job");
+  EXPECT_EQ(world(), GenerationOf(1, 1));
+  report("terms");
+  ASSERT_TRUE(job_->state().world.has_value());
+  EXPECT_EQ(TermOf(world()), 2U);
+  EXPECT_EQ(job_->state().budget.charged_failures, 0U);
+}
+
 TEST_F(TermsTest, WorldsAreNumberedOnWhereNobodyKnowsThePast) {
   StartMaster(2, History::kNone);
   Register(Trains(GenerationOf(1, 6)));

@@ -333,11 +333,11 @@ void SimStation::Assemble(const core::WriteCommit& action) {
   const bool checks = world_.options().canary != Canary::kCommitUnchecked;
   if (!world_.storage().Claim(node_.terms().seen())) {
     MARK("an old master's commit is refused");
-    return EndCommit(action, "the directory is a newer master's now");
+    return EndCommit(action, "the directory is a newer master's now", true);
   }
   SimManifest manifest;
   const std::string why = world_.storage().Assemble(action.order, checks, &manifest);
-  if (!why.empty()) return EndCommit(action, why);
+  if (!why.empty()) return EndCommit(action, why, world_.storage().IsPassed(action.order));
   After(DrawShort(), [this, action, manifest] {
     Storage& storage = world_.storage();
     const std::string why =
@@ -352,18 +352,19 @@ void SimStation::Assemble(const core::WriteCommit& action) {
         world_.storage().RemoveParts(action.order.name);
         world_.storage().Prune(action.keep, world_.options().canary != Canary::kPruneNewest);
       }
-      EndCommit(action, why);
+      EndCommit(action, why, !is_ours);
     });
   });
 }
 
-void SimStation::EndCommit(const core::WriteCommit& action, const std::string& problem) {
+void SimStation::EndCommit(const core::WriteCommit& action, const std::string& problem,
+                           bool is_passed) {
   world_.trace().Add(world_.queue().now(), node_.name(), problem.empty() ? "commit" : "no_commit",
                      static_cast<uint64_t>(action.order.saved.step), problem);
   const Options& options = world_.options();
   const bool has_own =
       options.saves.has_own_parameters && options.canary != Canary::kHideOwnParameters;
-  Feed(core::CommitEnded{action.order.name, problem, 1'000'000, has_own});
+  Feed(core::CommitEnded{action.order.name, problem, 1'000'000, has_own, is_passed});
   EndJob();
 }
 

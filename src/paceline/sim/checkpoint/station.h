@@ -88,7 +88,8 @@ class SimStation {
   void EndImage(const core::WriteImage& action, const std::string& problem);
   void JudgeLost(const core::WriteImage& action);
   void Assemble(const core::WriteCommit& action);
-  void EndCommit(const core::WriteCommit& action, const std::string& problem);
+  void EndCommit(const core::WriteCommit& action, const std::string& problem,
+                 bool is_passed = false);
   Duration DrawShort();
 
   SimWorld& world_;

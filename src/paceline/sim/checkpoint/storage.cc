@@ -69,17 +69,19 @@ void Storage::Hurt(const std::string& name, bool is_visible) {
   if (is_late || !is_visible) hurt_.insert(name);
 }
 
+bool Storage::IsPassed(const PersistOrder& order) const {
+  const auto latest = folders_.find(latest_);
+  return latest != folders_.end() && latest_ != order.name && latest->second.manifest.has_value() &&
+         latest->second.manifest->saved >= order.saved;
+}
+
 std::string Storage::Assemble(const PersistOrder& order, bool checks, SimManifest* manifest) {
   if (const std::string why = Trouble(); !why.empty()) return why;
   const auto found = folders_.find(order.name);
   if (found == folders_.end()) return order.name + " is not there";
   const SimFolder& folder = found->second;
   // A delayed commit must not hide a newer checkpoint.
-  const auto latest = folders_.find(latest_);
-  const bool is_passed = checks && latest != folders_.end() && latest_ != order.name &&
-                         latest->second.manifest.has_value() &&
-                         latest->second.manifest->saved >= order.saved;
-  if (is_passed) return latest_ + " is newer than " + order.name;
+  if (checks && IsPassed(order)) return latest_ + " is newer than " + order.name;
   if (folder.manifest.has_value()) {
     *manifest = *folder.manifest;
     return "";

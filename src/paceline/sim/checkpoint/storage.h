@@ -63,6 +63,8 @@ class Storage {
   // A file becomes visible only at its end.
   std::string BeginShard(const std::string& name, Instant now);
   std::string EndShard(const std::string& name, const SimImage& image, Rank file_of, Instant now);
+  // Whether a newer checkpoint is there.
+  bool IsPassed(const PersistOrder& order) const;
   // The manifest to be written. Without `checks` nothing is verified, for a canary.
   std::string Assemble(const PersistOrder& order, bool checks, SimManifest* manifest);
   std::string WriteManifest(const std::string& name, const SimManifest& manifest, Instant now);
