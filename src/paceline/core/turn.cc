@@ -53,8 +53,11 @@ Assignment RunAssignment(const JobState& state, const NodeState& node) {
   return assignment;
 }
 
-// The time that a node that left still has until it must kill its ranks.
+// The time that a node that left still has until it must kill its ranks. The world of a node that
+// is taken out has ended by a failure, so its ranks have nothing to save and end at once, like
+// those of the other nodes.
 Duration TimeLeft(const NodeState& node) {
+  if (node.status == NodeState::Status::kEvicted) return Duration();
   if (!node.notice.has_value()) return Duration::Infinite();
   return std::max(Duration(), node.notice->leave_by - node.since - kKilledBefore);
 }

@@ -1,4 +1,5 @@
 #include "paceline/core/world/wish.h"
+#include "paceline/core/turn.h"
 
 #include <string>
 #include <utility>
@@ -8,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "paceline/core/job.h"
 #include "paceline/core/succession/memo.h"
+#include "paceline/core/turn.h"
 #include "paceline/model/test_report.h"
 
 namespace paceline::core {
@@ -135,6 +137,8 @@ TEST_F(WishTest, TheHostOfANodeThatCannotStartItsRanksIsExcluded) {
     FailToStart(1);
   }
   ASSERT_EQ(StatusOf(1), Status::kEvicted);
+  const NodeId evicted = job_.state().Find(NameOfNode(1))->id;
+  EXPECT_EQ(DesiredAssignment(job_.state(), evicted).grace, Duration()) << "its world has failed";
   EXPECT_EQ(wishes_.back().excluded, std::vector<std::string>{"rack1-host1"});
   EXPECT_EQ(wishes_.back().IncarnationOf(1), 1u) << "the node itself is wanted elsewhere";
   EXPECT_NE(told_.find("its host rack1-host1 gets no node of the job any more"), std::string::npos);
