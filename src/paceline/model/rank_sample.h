@@ -12,8 +12,8 @@
 
 namespace paceline {
 
-// Each nanosecond of a step counts in one of these sums, or in none: checkpoints, evaluation and
-// compilation are left out, because ranks do them for each other.
+// The times of a rank's steps. Each nanosecond counts in at most one of own, data and waited.
+// Checkpoints, evaluation and compilation count in none, because one rank often does them for all.
 struct StepSums {
   uint64_t steps = 0;  // that are counted
   Duration whole;      // from step to step
@@ -55,7 +55,7 @@ struct RankSample {
   bool operator==(const RankSample&) const = default;
 };
 
-// Ranks whose steps take longer than their peers', so that all others wait for them.
+// Ranks whose own work takes longer than that of their peers, so that all others wait for them.
 struct SlowFinding {
   std::vector<Rank> ranks;  // one, or all of `node`
   std::string node;         // where they run

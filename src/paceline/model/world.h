@@ -46,7 +46,9 @@ struct Assignment {
     kIdle,   // hold no ranks; stay joined (spare, or waiting for a world)
     kRun,    // run exactly the ranks below
     kStop,   // end all ranks with `signal`, then SIGKILL after `grace`; stay joined
-    kLeave,  // the job has ended: end all ranks as kStop does, then exit with `exit_code`
+    // The job has ended, or this node leaves it or is taken out: end all ranks as kStop does, then
+    // exit with `exit_code`.
+    kLeave,
   };
   Kind kind = Kind::kIdle;
   Generation generation;  // kRun: of the world; else all ranks up to it must end

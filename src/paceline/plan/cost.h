@@ -3,11 +3,12 @@
 // The cost of a part of the model on a device: seconds of its passes, bytes of memory, and the
 // exchange of its gradients.
 //
-// A pass through a layer takes `flops ÷ rate + saved ÷ bandwidth` seconds for each sample, and
-// `parameters ÷ bandwidth + launch` once. The first term is for matrix products, which are bound by
-// arithmetic. The second is for element-wise operations, which are bound by memory and write the
-// saved values. Only three constants of a device type are fitted: rate, bandwidth, launch. A
-// backward pass counts as two forward passes.
+// A forward pass through a layer takes `layer.flops ÷ type.flops + saved ÷ bandwidth` seconds for
+// each sample, and `bytes of the parameters ÷ bandwidth + launch` once. `saved` is in bytes. The
+// first term is for matrix products, which are bound by arithmetic. The second is for element-wise
+// operations, which are bound by memory and write the saved values. Only three constants of a device
+// type are fitted: flops, bandwidth, launch. A backward pass counts as two forward passes, and as
+// three if it computes the forward pass again (`recompute`).
 
 #include <cstdint>
 #include <limits>
@@ -23,7 +24,7 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 struct PassTime {
   LinearTime forward;  // seconds for n samples
   LinearTime backward;
-  LinearTime sums;  // the part of both for sums over the ranks that share the layer
+  LinearTime sums;  // the part of forward and backward for sums over ranks that share the layer
   double SecondsFor(double samples) const {
     return forward.SecondsFor(samples) + backward.SecondsFor(samples);
   }

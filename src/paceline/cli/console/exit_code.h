@@ -13,7 +13,7 @@ enum ExitCode : int {
   kExitUsage = 2,                             // a flag, a setting, a missing script
   kExitUnreachable = core::kExitUnreachable,  // the control plane does not answer
   kExitNotAuthorised = core::kExitNotAuthorised,
-  kExitFindings = 5,                      // done, and something was found (doctor)
+  kExitFindings = 5,                      // done, and something was found (as by doctor)
   kExitStoppedSaved = 10,                 // stopped on a scheduler's notice, state saved: requeue
   kExitNotStored = core::kExitNotStored,  // all done, but the last saved step is in memory only
   kExitFenced = core::kExitFenced,        // this node has no place in the job any more
