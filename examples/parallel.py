@@ -1,8 +1,8 @@
 """A small language model that trains by a plan: no line of it says how it is divided.
 
-    paceline run --nproc-per-node 4 parallel.py --steps 40
-    torchrun --nproc-per-node 4 parallel.py --steps 40
-    paceline plan --cluster 'H100-80G:8,A100-80G:8' parallel.py
+    paceline run --nproc-per-node 4 examples/parallel.py --steps 40
+    torchrun --nproc-per-node 4 examples/parallel.py --steps 40
+    paceline plan --cluster 'H100-80G:8,A100-80G:8' examples/parallel.py
 
 The plan is chosen for the devices that are there: replicas with shares by their speed, stages of a
 pipeline, shards. When a rank is killed, the next world has the same devices, takes the plan from

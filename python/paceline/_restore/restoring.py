@@ -291,7 +291,7 @@ class Restoring:
 
     def _is_taken(self, tensor: object) -> bool:
         begin, end = self._framework.extent(tensor)
-        at = bisect_left(self._taken, (begin, begin))  # ranges before it begin before it
+        at = bisect_left(self._taken, (begin, begin))  # the first range from `begin` on
         is_after = at < len(self._taken) and self._taken[at][0] < end
         return begin < end and (is_after or (at > 0 and self._taken[at - 1][1] > begin))
 

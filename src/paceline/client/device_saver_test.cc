@@ -146,7 +146,9 @@ TEST_F(DeviceSaverTest, WithAFenceTheNextStepIsNotInTheImage) {
   EXPECT_EQ(Newest(2), "xxx");
 }
 
-// A device may reach that mark only behind later copies, and then the copies do not overlap.
+// Begin makes the training's stream wait only for tensors that may change at any time (kDevice). If
+// there are none, it orders no wait: the device might come to it only after later copies, which
+// then would not overlap with the training.
 TEST_F(DeviceSaverTest, WithoutWhatMayChangeAtAnyTimeNothingIsHeldBackInBegin) {
   const auto waits = [] { return StandIn<int()>("stand_in_waits_of_default")(); };
   const auto waits_of_begin = [&](SourcePlace place) {

@@ -34,7 +34,7 @@ struct MasterStarted {
   bool resumes = false;      // a user restarted the job: one that did not end with 0 continues
   uint64_t term = 0;         // given by the platform; ignored when it is lower than one before
   History history = History::kOwn;
-  std::optional<Memo> memo = {};  // from the platform; counts if the history is none
+  std::optional<Memo> memo = {};  // from the platform; used only if `history` is kNone
 };
 
 // An agent opened a stream and reported its node's whole state.
@@ -81,14 +81,14 @@ struct EvidenceCollected {
   NodeEvidence evidence;
 };
 
-// The host compared what the ranks' steps took: these ranks of that world are slow, and no others.
-// Told when that changes.
+// The host has compared how the ranks spend their steps. These ranks of that world are slow, and no
+// others. Sent when the set of slow ranks changes.
 struct PaceJudged {
   Generation generation;
   std::vector<SlowFinding> findings;
 };
 
-// Rank 0 of a world told which parallel plan the ranks carry out.
+// Rank 0 of a world reported which parallel plan the ranks carry out.
 struct PlanReported {
   NodeId node;
   ConnectionId connection;

@@ -207,7 +207,7 @@ TEST(Slow, EverybodyIsNeverBlamed) {
   EXPECT_GT(most.windows(), 5);
 }
 
-// Without it the longer work of a rank costs nothing, or the hooks do not see who waits.
+// If no peer is seen to wait, a rank's longer work costs nothing, or the hooks do not see the wait.
 TEST(Slow, WhoIsNotWaitedForIsNotNamed) {
   Job job({.noise = 0.02});
   job.SlowDown(3, 1.5);

@@ -15,12 +15,12 @@ namespace paceline {
 // The times of a rank's steps. Each nanosecond counts in at most one of own, data and waited.
 // Checkpoints, evaluation and compilation count in none, because one rank often does them for all.
 struct StepSums {
-  uint64_t steps = 0;  // that are counted
+  uint64_t steps = 0;  // number of counted steps
   Duration whole;      // from step to step
   Duration own;        // the script's own work: neither data nor waiting
   Duration data;       // in the loader
   Duration waited;     // in collectives
-  // It sends and receives point to point, as ranks of a pipeline do: their work differs by design.
+  // The rank sends and receives point to point, as in a pipeline: there work differs by design.
   bool is_piped = false;
   bool operator==(const StepSums&) const = default;
 };

@@ -43,9 +43,9 @@ struct World {
 // one generation kStop wins over kRun.
 struct Assignment {
   enum class Kind {
-    kIdle,   // hold no ranks; stay joined (spare, or waiting for a world)
-    kRun,    // run exactly the ranks below
-    kStop,   // end all ranks with `signal`, then SIGKILL after `grace`; stay joined
+    kIdle,  // hold no ranks; stay joined (spare, or waiting for a world)
+    kRun,   // run exactly the ranks below
+    kStop,  // end all ranks with `signal`, then SIGKILL after `grace`; stay joined
     // The job has ended, or this node leaves it or is taken out: end all ranks as kStop does, then
     // exit with `exit_code`.
     kLeave,

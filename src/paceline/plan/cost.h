@@ -6,9 +6,9 @@
 // A forward pass through a layer takes `layer.flops ÷ type.flops + saved ÷ bandwidth` seconds for
 // each sample, and `bytes of the parameters ÷ bandwidth + launch` once. `saved` is in bytes. The
 // first term is for matrix products, which are bound by arithmetic. The second is for element-wise
-// operations, which are bound by memory and write the saved values. Only three constants of a device
-// type are fitted: flops, bandwidth, launch. A backward pass counts as two forward passes, and as
-// three if it computes the forward pass again (`recompute`).
+// operations, which are bound by memory and write the saved values. Only three constants of a
+// device type are fitted: flops, bandwidth, launch. A backward pass counts as two forward passes,
+// and as three if it computes the forward pass again (`recompute`).
 
 #include <cstdint>
 #include <limits>

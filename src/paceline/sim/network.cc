@@ -97,7 +97,8 @@ void Network::Schedule(ConnectionId id, Connection& connection, End to, Letter l
     queue_.At(at + Duration::Microseconds(prng_.Between(1, 3'000'000)), [this, id, to, letter] {
       const Connection* late = Find(id);
       const bool is_open = late != nullptr && PipeTo(*Find(id), to).open;
-      if (!is_open) letter.deliver();  // no repetition in a stream, but a closed one may be read
+      // An open stream delivers a message once. After its end the message may be read again.
+      if (!is_open) letter.deliver();
     });
   }
   queue_.At(at, [this, id, to, letter = std::move(letter)] { Arrive(id, to, letter); });

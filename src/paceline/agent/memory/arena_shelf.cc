@@ -103,7 +103,8 @@ std::string ArenaHomeIn(const std::string& parent, bool makes) {
     }
     return std::string();
   };
-  // First, even if the usual name has become free: running jobs have their images here.
+  // An existing other home is used even if the usual name is free again, because running jobs have
+  // their images there.
   const std::string found = other_home();
   if (!found.empty()) return found;
   if (is_usable || !makes) return usual;

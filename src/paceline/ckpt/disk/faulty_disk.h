@@ -19,8 +19,8 @@
 namespace paceline::ckpt {
 
 struct DiskFault {
-  int error = 0;               // that the call returns; 0: a short read or write
-  uint64_t call = UINT64_MAX;  // counted from 0
+  int error = 0;               // errno of the failing call; 0: a short read or write
+  uint64_t call = UINT64_MAX;  // which call fails, counted from 0
   bool is_lasting = false;     // every later call fails, too
 };
 

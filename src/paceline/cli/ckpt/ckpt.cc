@@ -211,7 +211,7 @@ int RunCkpt(Invocation& invocation) {
   const auto& words = invocation.line.positionals;
   if (const Check problem = CheckFlags(invocation.line)) return invocation.out.Fail(*problem);
   for (const Verb& verb : kVerbs) {
-    // An empty word is a variable of a shell that is not set, and not the default job.
+    // An empty word comes from an unset variable of the shell. It does not mean the default job.
     const bool has_word = words.size() == 2 && !words[1].empty();
     if (has_word && words[0] == verb.name) return verb.run(invocation, words[1]);
   }

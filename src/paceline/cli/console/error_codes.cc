@@ -145,8 +145,8 @@ constexpr ErrorCode kCodes[] = {
      "The message is the cluster's own: no connection, no rights, no such job, or an error in the "
      "job."},
     {"PL-E047", "the cluster has no resource ElasticJob", kExitUnreachable,
-     "The operator is not installed there, or is of another release. docs/guides/kubernetes.md says "
-     "how to install it: deploy/kubernetes/install.yaml needs the name of your image first."},
+     "The operator is not installed there, or is of another release. docs/guides/kubernetes.md "
+     "says how to install it: deploy/kubernetes/install.yaml needs the name of your image first."},
     {"PL-E048", "the job of the cluster has ended", kExitUnreachable,
      "No master answers for it any more. Its pods and their logs stay until the job's ttl."},
     {"PL-E049", "the address belongs to another job now", kExitUsage,
@@ -359,8 +359,8 @@ std::string ErrorCodesMarkdown() {
       "\n## Exit codes\n\n| code | meaning |\n|---|---|\n"
       "| 0 | done |\n| 1 | training failed after the restart policy, or the control plane broke |\n"
       "| 2 | usage or settings |\n| 3 | control plane unreachable |\n| 4 | not authorised |\n"
-      "| 5 | done, with findings (`doctor`, `ckpt verify`, `ckpt diff`, `clean`, `sim`); no parallel "
-      "plan |\n"
+      "| 5 | done, with findings (`doctor`, `ckpt verify`, `ckpt diff`, `clean`, `sim`); no "
+      "parallel plan |\n"
       "| 10 | stopped on notice with the state saved: requeue |\n"
       "| 11 | all done, but the last saved step is not in storage: `--resume` brings it there "
       "|\n"

@@ -18,7 +18,8 @@ constexpr Flag kTorchrunFlags[] = {
      .spellings = {"--nnodes"},
      .default_text = "1:1",
      .metavar = "N|MIN:MAX",
-     .help = "nodes of the job, or the range within which it may grow and shrink",
+     .help = "nodes of the job, or the range within which it may grow and shrink (by multiples of "
+             "the setting job.unit)",
      .origin = kTorch,
      .from_pet = true,
      .setting = "job.nnodes"},

@@ -41,9 +41,9 @@ Result<JobCard> ReadJobCard(const std::string& run_dir);
 // The run directory that an entry of the registry names; empty for any other text.
 std::string RunDirOfEntry(const std::string& text);
 
-// The job of that run directory, if this very command started it where no process of it can live
-// any more: before a reboot, or in a container that has ended. Schedulers start a job again by the
-// command that they started it with. "": another job or command, or one of this place.
+// Returns the id of that run directory's job if the same command started it in another PID space:
+// before a reboot, or in a former container. No process of the job can live then. Schedulers start
+// a job again by the command that they started it with. Otherwise returns "".
 std::string JobLeftBehind(const std::string& run_dir, const std::string& cwd,
                           const std::vector<std::string>& argv);
 

@@ -46,7 +46,9 @@ constexpr PlainRow kPlain[] = {
     {.key = "job.unit",
      .kind = kInteger,
      .default_text = "1",
-     .help = "the world holds a multiple of this number of nodes",
+     .help =
+         "the world holds a multiple of this number of nodes, such as the nodes of one replica of "
+         "the model",
      .minimum = 1,
      .maximum = 100'000},
     {.key = "job.name", .help = "name of the job, part of its id"},
@@ -182,8 +184,8 @@ constexpr PlainRow kPlain[] = {
      .choices = "restart|tell"},
     {.key = "hang.act_after",
      .kind = FlagKind::kDuration,
-     .help = "time after which an absent rank is restarted, where docs/guides/hangs.md has a time; "
-             "unset: the times there",
+     .help = "when an absent rank is restarted; replaces each time of the last column in "
+             "docs/guides/hangs.md, but not \"at once\" or \"never\"",
      .zero_allowed = false},
     {.key = "output.color",
      .kind = kChoice,
@@ -209,10 +211,10 @@ constexpr TimerRow kTimers[] = {
      "how often an agent reports; stretched in very large jobs, see "
      "budgets.heartbeats_per_second_max"},
     {"timers.lost_after", &Timers::lost_after, false,
-     "shortest silence after which a node counts as lost; the job waits longer, up to "
-     "lost_after_max, if going on without the node costs more; measured scheduling delay is added"},
+     "shortest silence after which a node counts as lost; the job waits up to lost_after_max if "
+     "losing the node costs more; delays of the agent's own timers are added"},
     {"timers.lost_after_max", &Timers::lost_after_max, false,
-     "longest silence before a node counts as lost, measured scheduling delay included"},
+     "longest silence before a node counts as lost, with the delays of the agent's own timers"},
     {"timers.reattach_window", &Timers::reattach_window, true,
      "how long a new master waits for the nodes of the running world"},
     {"timers.join_window", &Timers::join_window, true,
@@ -260,8 +262,8 @@ struct BudgetRow {
 
 constexpr BudgetRow kBudgets[] = {
     {"budgets.no_progress_failures", &Budgets::no_progress_failures, 1,
-     "the job stops after so many equal failures in a row without progress; if the failures "
-     "differ, after two more"},
+     "the job stops after so many equal failures in a row without progress, or after two more of "
+     "any kind; docs/failure-model.md"},
     {"budgets.node_restarts", &Budgets::node_restarts, 0,
      "restarts of a node's processes without progress before the node is replaced"},
     {"budgets.solo_generations", &Budgets::solo_generations, 0,
@@ -271,7 +273,7 @@ constexpr BudgetRow kBudgets[] = {
      "stretched to fit"},
     {"budgets.unproven_connections_max", &Budgets::unproven_connections_max, 0,
      "most connections from one address that have not shown the job's token; one more closes the "
-     "oldest; 0: 1,024, or as many as agents when the master listens on loopback only"},
+     "oldest. 0: 1,024; on loopback as many as the job may have agents"},
 };
 static_assert(sizeof(kBudgets) / sizeof(kBudgets[0]) == sizeof(Budgets) / sizeof(uint32_t),
               "every budget has a row");
@@ -409,7 +411,9 @@ A setting can be given in four places. The first place in this list that has it 
 4. the default
 
 Durations and sizes need a unit (`"250ms"`, `"30s"`, `"5m"`, `"10GiB"`). An unknown setting is an
-error. `paceline config show --origin` prints every value and where it came from.
+error. `paceline config show --origin` prints every value and where it came from. Two variables are
+no settings: [PACELINE_FAILURE_DOMAIN and
+PACELINE_RUNTIME_DIR](hosts.md#environment-variables-that-you-may-set).
 
 ```toml
 [job]

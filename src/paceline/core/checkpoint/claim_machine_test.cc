@@ -59,7 +59,7 @@ class ClaimTest : public ::testing::Test {
   WriterLife life_ = WriterLife::kNotSeen;
   std::vector<ForeignCheckpoint> foreign_;
   std::string problem_;
-  std::string refusal_;  // of writes alone
+  std::string refusal_;  // the error of each write; reads succeed
   int writes_ = 0;
   std::vector<std::string> said_;
 };
@@ -192,7 +192,7 @@ TEST_F(ClaimTest, StorageThatRefusesWritesIsToldOnceForEachReasonAndKeepsNobodyF
 }
 
 TEST_F(ClaimTest, StorageThatSaysNothingHoldsARankUpForTwoSeconds) {
-  EXPECT_EQ(machine_.Step(now_, ClaimWanted{}).size(), 1u);  // which is never answered
+  EXPECT_EQ(machine_.Step(now_, ClaimWanted{}).size(), 1u);  // storage never answers it
   EXPECT_EQ(machine_.answer(), Answer::kWait);
   now_ = machine_.NextDeadline();
   EXPECT_TRUE(machine_.Step(now_, ClaimTimePassed{}).empty());

@@ -65,7 +65,7 @@ void CheckpointLedger::GiveUp(Instant now, const std::string& why, Fault fault,
   has_changed_ = true;
 }
 
-// True if the job ends or a rank closes, so that waiting for storage is all that is left.
+// True if the end of the job, or a rank in close(), waits for storage only.
 bool CheckpointLedger::IsAwaitedWithPatience(const CheckpointView& view) const {
   if (view.is_ending) return true;
   return std::any_of(memories_.reports.begin(), memories_.reports.end(),

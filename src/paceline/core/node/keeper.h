@@ -114,8 +114,8 @@ class Keeper {
     Instant due = Instant::Max();  // of the restart; in kJudged: of the count
     Instant begun;                 // last start, successful or not
     uint32_t deaths_at_once = 0;   // consecutive deaths soon after the start
-    uint32_t wanted = 0;           // incarnation that the master wishes for, and
-    uint32_t started = 0;          // the one that was last started
+    uint32_t wanted = 0;           // incarnation that the master wants
+    uint32_t started = 0;          // incarnation that was started last
   };
   using Actions = std::vector<KeeperAction>;
 

@@ -27,9 +27,9 @@ struct Memo {
   std::string last_fingerprint;
   std::string last_headline;
   int64_t last_failure_step = -1;
-  int64_t step_max = -1;  // budgets refill beyond it; -1: there is nothing to refill
-  uint64_t worlds = 0;    // the number of the newest one
-  std::map<uint32_t, uint32_t> replaced;  // without progress, by a node's index
+  int64_t step_max = -1;                  // a higher step refills the budgets; -1: they are full
+  uint64_t worlds = 0;                    // the number of the newest world
+  std::map<uint32_t, uint32_t> replaced;  // times without progress, by a node's index
   std::vector<std::string> excluded;      // hosts that get no node of the job, oldest first
   std::optional<int> exit_code;           // of a job that has ended
   std::string final_reason;

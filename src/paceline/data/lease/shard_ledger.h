@@ -112,17 +112,17 @@ class ShardLedger {
   // part.
   bool FailPart(const WorkerKey& worker, uint64_t lease, OrdinalRange bad);
 
-  // The process is dead, so its leases are returned at once. The oldest, on which it worked, counts
-  // as failed if `is_suspicious` (it died by itself). The others have no blame, and none has if its
-  // node was taken away.
+  // Returns all leases of a dead process at once. If `is_suspicious` (the process died by itself),
+  // its oldest lease, on which it worked, counts as failed. The other leases get no blame. If its
+  // node was taken away, no lease gets blame.
   void Expire(const WorkerKey& worker, bool is_suspicious);
 
   // The worker knows only these leases. Other grants were lost on their way and are returned
   // without blame.
   void KeepOnly(const WorkerKey& worker, const std::set<uint64_t>& known);
 
-  // The worker does not have that lease: it is returned without blame. False: it is not this
-  // worker's.
+  // Returns a lease, which never reached its worker, without blame. False: the lease is another
+  // worker's, or of none.
   bool Return(const WorkerKey& worker, uint64_t lease);
 
   // Returns the leases of workers without an ack until their deadline. That is the deadline of the

@@ -21,7 +21,7 @@ using SupervisorCall = ClientStream<pb::SupervisorMessage, pb::SupervisorOrder>;
 
 struct ControlClient::Parts {
   ControlClientOptions options;
-  std::shared_ptr<grpc::Channel> channel;  // owners: this, and the stub made from it
+  std::shared_ptr<grpc::Channel> channel;  // `stub` shares it
   std::unique_ptr<pb::Control::Stub> stub;
   std::mutex mutex;  // guards the two below
   grpc::ClientContext* watching = nullptr;

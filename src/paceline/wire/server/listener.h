@@ -18,8 +18,8 @@ namespace paceline::wire {
 class Listener {
  public:
   // Listens on every address of this host that the host name in `address` (HOST:PORT; port 0: any)
-  // resolves to. Fails if there is none, or if the port is taken. Waits for a name that is as new
-  // as this host.
+  // resolves to. Fails if there is none, or if the port is taken. On a host that has just started
+  // the name may not resolve yet: then waits for it.
   static absl::StatusOr<std::unique_ptr<Listener>> Open(const std::string& address);
   ~Listener();
   Listener(const Listener&) = delete;
