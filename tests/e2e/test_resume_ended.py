@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from hosts import Host, needs_hosts
-from job import Job, eventually
+from hosts import Host, needs_hosts, start, until_training
+from job import SCRIPTS, Job, eventually
 
 ONE = ["--standalone", "--nproc-per-node", "1", "--stop-grace", "1h"]
 
@@ -161,3 +161,30 @@ def test_a_job_without_encryption_goes_on_without_it(hosts: list[Host]) -> None:
     (first.job.directory / "go").touch()
     first.start(["--resume"])
     assert first.job.wait() == 0, first.job.stderr
+
+
+@needs_hosts
+def test_a_stop_after_a_host_was_lost_keeps_the_memory_of_the_others(hosts: list[Host]) -> None:
+    """Its rank's image had no copy. Ranks with equal state go on from that of another rank."""
+    pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
+    first, second, _ = hosts
+    here = first.job.directory
+    start([first, second], "--nnodes", "2", script=[
+        str(SCRIPTS / "flash.py"), "--checkpoint", str(here / "ckpt"), "--out", str(here / "out"),
+        "--steps", "100000", "--every", "1000000", "--replicas", "0"])
+    until_training(first, 2, beyond=20)
+    second.crash()
+    first.job.until_event("node_lost")
+    assert first.job.launcher is not None
+    first.job.launcher.send_signal(signal.SIGTERM)
+    assert first.job.wait() == 143, first.job.stderr
+    assert "PL-E066" in first.job.stderr
+    assert "a host that had a part of it in memory is lost" in first.job.stderr
+    step = first.job.events("checkpoint_not_stored")[-1]["step"]
+    second.boot()
+    for host in (first, second):
+        host.start(["--resume"])
+    until_training(first, 2, beyond=int(step) + 1)
+    begun = first.job.events("restore_decided")[-1]
+    assert "from memory" in begun["sentence"]
+    assert begun["step"] >= step, "the rank that is left may have saved one step more"

@@ -14,7 +14,7 @@ def test_a_rank_with_one_more_step_hears_which_one_is_stored(job: Job) -> None:
     assert job.wait() == 0, job.stderr
     assert "rank 0 closed" in job.stdout
     why = (
-        "not every rank has saved it: rank 0 has nothing more to save, its last save is step 4; "
+        "not every rank has it: rank 0 has nothing more to save, its last save is step 4; "
         "step 4 is in storage"
     )
     assert f"rank 1: {why}" in job.stdout

@@ -48,9 +48,6 @@ std::optional<CheckpointNotStored> NotStored(Turn& turn) {
   }
   if (!left.has_value()) return std::nullopt;
   if (!ledger.problem().empty()) left->reason = ledger.problem();
-  if (left->reason.empty() && ledger.newest_in_memory() < newest) {
-    left->reason = "a host that had a part of it in memory is lost";
-  }
   if (left->reason.empty()) left->reason = "the job ended before it was written";
   left->is_final = true;
   return left;

@@ -159,8 +159,20 @@ std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/l
 // What to do before the job is resumed, so that its last step gets to storage.
 std::string MendingOf(const NotStored& left) {
   if (left.reason == core::kDirectoryUnknown) return "";
+  if (left.reason == core::kPartIsLost) return "on each host, also in place of the lost one:\n";
   return core::IsForGood(left.reason) ? "move that directory away, then\n"
                                       : "repair the storage, then\n";
+}
+
+std::string_view WhereItStays(const NotStored& left) {
+  if (left.reason == core::kPartIsLost) {
+    return "the other hosts keep their part (/dev/shm) until they are rebooted or `paceline clean` "
+           "removes it; ranks with equal state, as with DDP, go on from it, and others from the "
+           "newest checkpoint";
+  }
+  return "the step stays in the memory of the hosts (/dev/shm) until they are rebooted or "
+         "`paceline "
+         "clean` removes it";
 }
 
 // Prints where the last step is, and which command writes it to storage.
@@ -168,9 +180,7 @@ Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
   return {.code = "PL-E066",
           .what = Concat("the last saved step, ", left.step, ", is not in storage"),
           .where = left.directory,
-          .why = Concat(left.reason,
-                        "; the step stays in the memory of the hosts (/dev/shm) until they are "
-                        "rebooted or `paceline clean` removes it"),
+          .why = Concat(left.reason, "; ", WhereItStays(left)),
           .fix = Concat(MendingOf(left), ResumeCommand(run_dir))};
 }
 

@@ -197,8 +197,9 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     const JobEvent& end = last == nullptr ? event : *last;
     if (DetailOf(end, "exit_code") == "0") return kHasFinished;
     const std::string resume = ResumeCommand(run_dir);
+    const bool is_lost = DetailOf(end, "reason").find(core::kPartIsLost) != std::string::npos;
     if (DetailOf(end, "exit_code") == Concat(int{kExitNotStored})) {
-      return Concat("repair the storage, then ", resume);
+      return Concat(is_lost ? "on each host: " : "repair the storage, then ", resume);
     }
     return explanation.first_fault.has_value()
                ? Concat(MendingOf(*explanation.first_fault, end), ", then ", resume)

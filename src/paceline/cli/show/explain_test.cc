@@ -2,6 +2,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/cli/show/event_text.h"
+#include "paceline/core/checkpoint/storage_wait.h"
 
 namespace paceline::cli {
 namespace {
@@ -259,6 +260,15 @@ TEST(Explain, AfterAGoodEndTheLastRecoveryIsTheIncident) {
   events.push_back(Event(17, "job_finished", {}, {{"exit_code", "0"}}));
   EXPECT_EQ(LastIncident(events), 13U);
   EXPECT_EQ(Explain(events, 13, "runs/a")->next, "nothing to do: the job has finished");
+}
+
+TEST(Explain, AStepWithALostPartNeedsNoRepairOfStorage) {
+  const std::vector<JobEvent> events = {
+      Event(1, "stop_decided", {}, {{"exit_code", "11"}}),
+      Event(2, "job_finished", {},
+            {{"exit_code", "11"},
+             {"reason", "done; step 4 is not in storage: " + std::string(core::kPartIsLost)}})};
+  EXPECT_TRUE(Explain(events, 2, "/r")->next.starts_with("on each host: paceline run --resume"));
 }
 
 TEST(Explain, AnEndThatDiffersFromItsStopIsTheIncident) {

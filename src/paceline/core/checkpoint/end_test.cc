@@ -77,11 +77,27 @@ TEST_F(EndTest, ANodeThatIsAwayIsAwaitedAndALostOneIsNot) {
   EXPECT_TRUE(ledger_.is_over());
   EXPECT_EQ(ledger_.newest_in_memory(), std::nullopt);
   EXPECT_EQ(ledger_.newest_saved(), (SavedStep{1, 3})) << "the end must not be told as a good one";
+  EXPECT_EQ(Order(0).problem, kPartIsLost) << "an agent frees its memory without one";
   EXPECT_TRUE(ledger_.TakeChanged());
   EXPECT_FALSE(ledger_.IsDue(now_, View(), true));
   lost_.clear();
   Run();
   EXPECT_TRUE(ledger_.is_over()) << "memory may have been given back since";
+}
+
+// The world was still looked at between the loss of the host and the end of the job.
+TEST_F(EndTest, AStepThatAHostTookAlongBeforeTheEndIsTold) {
+  FormAndSave(2, 3);
+  ledger_.Forget(NodeId(2));
+  Run(NodeId(1));
+  ASSERT_EQ(ledger_.newest_in_memory(), std::nullopt);
+  is_ending_ = true;
+  Run(NodeId(1));
+  lost_ = {NodeId(2)};
+  Settle();
+  EXPECT_TRUE(ledger_.is_over());
+  EXPECT_EQ(ledger_.newest_saved(), (SavedStep{1, 3}));
+  EXPECT_EQ(Order(0).problem, kPartIsLost);
 }
 
 TEST_F(EndTest, AJobWithoutCheckpointsIsOverAtOnce) {

@@ -9,7 +9,7 @@
 namespace paceline::core {
 namespace {
 
-constexpr std::string_view kNever = "not every rank has saved it: ";
+constexpr std::string_view kNever = "not every rank has it: ";
 constexpr Duration kLookAgain = Duration::Seconds(1);
 
 std::set<SavedStep> StepsOf(const CheckpointReport& report, Rank rank, Generation generation) {
@@ -50,12 +50,22 @@ std::string Tell(const std::map<uint32_t, RankNow>& ranks, SavedStep awaited,
   const auto of_step = [&](const auto& one) { return !one.second.steps.contains(awaited); };
   const auto lacking = std::find_if(ranks.begin(), ranks.end(), of_step);
   const auto& [rank, now] = lacking == ranks.end() ? *last : *lacking;
-  std::string text(kNever);
-  text += "rank " + std::to_string(rank) +
-          (now.has_ended      ? " has ended"
-           : now.has_finished ? " has nothing more to save"
-                              : " waits as well");
-  text += now.steps.empty() ? " and has saved nothing" : ", its last save is " + Say(now.newest());
+  const SavedStep newest = now.newest();
+  std::string text = std::string(kNever) + "rank " + std::to_string(rank);
+  if (newest > awaited) {
+    text += " has only later steps in memory, its last save is " + Say(newest);
+  } else {
+    text += now.has_ended      ? " has ended"
+            : now.has_finished ? " has nothing more to save"
+                               : " waits as well";
+    text += now.steps.empty() ? " and has saved nothing" : ", its last save is " + Say(newest);
+  }
+  const auto ahead = std::find_if(ranks.begin(), ranks.end(), [&](const auto& one) {
+    return !one.second.steps.empty() && *one.second.steps.begin() > newest;
+  });
+  if (!now.steps.empty() && ahead != ranks.end()) {
+    text += "; rank " + std::to_string(ahead->first) + " has overwritten that step with later ones";
+  }
   text += stored.has_value() ? "; " + Say(*stored) + " is in storage"
                              : "; nothing of this job is in storage";
   return text;

@@ -55,7 +55,7 @@ TEST_F(LastStepsTest, WhoeverWaitsForWhatAnEndedRankDidNotSaveIsTold) {
   Look();
   EXPECT_TRUE(SaysNever(Order(0).problem));
   EXPECT_EQ(Order(0).problem,
-            "not every rank has saved it: rank 1 has ended, its last save is step 4; "
+            "not every rank has it: rank 1 has ended, its last save is step 4; "
             "step 4 is in storage");
   // No rank waits any more.
   reports_[0].flush.reset();
@@ -96,9 +96,10 @@ TEST_F(LastStepsTest, RanksThatWaitForEachOtherAreToldWhenNobodySavesAnyMore) {
   }
   now_ = now_ + Duration::Seconds(2);
   Look();
-  EXPECT_EQ(Order(0).problem,
-            "not every rank has saved it: rank 0 waits as well, its last save is step 9; "
-            "nothing of this job is in storage");
+  EXPECT_EQ(
+      Order(0).problem,
+      "not every rank has it: rank 0 has only later steps in memory, its last save is step 9; "
+      "nothing of this job is in storage");
 }
 
 // One rank has more data than the other, and both close.
@@ -117,8 +118,26 @@ TEST_F(LastStepsTest, WhoeverHasClosedIsNotWaitedFor) {
   now_ = now_ + LastSteps::kReopen;
   Look();
   EXPECT_EQ(Order(0).problem,
-            "not every rank has saved it: rank 1 has nothing more to save, its last save is "
+            "not every rank has it: rank 1 has nothing more to save, its last save is "
             "step 4; step 4 is in storage");
+}
+
+// Steps without a collective, faster than the master hears of them.
+TEST_F(LastStepsTest, ARankThatHasOverwrittenTheLastCommonStepIsNamed) {
+  Begin();
+  for (CheckpointReport& report : reports_) report.images.clear();
+  Save(0, 1, 18, 0);
+  Save(0, 1, 19, 0);
+  Save(1, 1, 12, 1);
+  reports_[0].flush = SavedStep{1, 19};
+  for (uint32_t rank : {0, 1}) reports_[rank].finished = {rank};
+  Report();
+  now_ = now_ + LastSteps::kReopen;
+  Look();
+  EXPECT_EQ(Order(1).problem,
+            "not every rank has it: rank 1 has nothing more to save, its last save is "
+            "step 12; rank 0 has overwritten that step with later ones; nothing of this job is in "
+            "storage");
 }
 
 // A script closes a Checkpointer and opens another one. Rank 0 has saved and closed again before
@@ -178,7 +197,7 @@ TEST_F(LastStepsTest, WhoeverWaitsForWhatALostNodeHadIsTold) {
   Look();
   EXPECT_EQ(Order(0).persist, std::nullopt);
   EXPECT_EQ(Order(0).problem,
-            "not every rank has saved it: rank 1 has ended and has saved nothing; "
+            "not every rank has it: rank 1 has ended and has saved nothing; "
             "nothing of this job is in storage");
 }
 

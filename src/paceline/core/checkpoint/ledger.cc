@@ -338,13 +338,8 @@ std::optional<CheckpointFact> CheckpointLedger::NextFact(Instant now, const Chec
     has_changed_ = true;
     failures_in_a_row_ = 0;  // the last step gets a try of its own
   }
-  const std::optional<SavedStep> known = complete_;
   if (view.TakesWhatIsLeft()) complete_ = NewestLeft(view.members, view.book, memories_);
-  if (!view.is_ending) {
-    lost_at_end_.reset();
-  } else if (complete_ < known) {
-    lost_at_end_ = std::max(lost_at_end_, known);
-  }
+  lost_at_end_ = view.is_ending ? NewestLost(view.book) : std::nullopt;
   if (!terms_.has_value() || view.world == nullptr) {
     persist_.reset();
     return std::nullopt;

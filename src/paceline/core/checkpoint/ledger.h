@@ -177,6 +177,8 @@ class CheckpointLedger {
   void NoteFormerMaster(const CheckpointBook& book);
   bool HasSaved(const World& world) const;
   void NoteWhole(Instant now);
+  // The newest step that was complete in memory and is so no more; none if a newer one is.
+  std::optional<SavedStep> NewestLost(const CheckpointBook& book) const;
   Memories MemoriesAfter(const Move& move) const;
 
   Memories memories_;
@@ -184,7 +186,7 @@ class CheckpointLedger {
   std::optional<SavedStep> complete_;
   // Steps that became complete in memory, and when; oldest first, a few.
   std::vector<std::pair<SavedStep, Instant>> whole_since_;
-  std::optional<SavedStep> lost_at_end_;  // was complete during the end, then a host was lost
+  std::optional<SavedStep> lost_at_end_;  // at the end: was complete, then a host was lost
   std::optional<SavedStep> hold_;
   Instant hold_at_;     // when it was announced
   int64_t margin_ = 1;  // steps between the announcement of a hold and the held step

@@ -39,6 +39,14 @@ void CheckpointLedger::NoteWhole(Instant now) {
   whole_since_.erase(is_copied ? std::next(whole_since_.begin()) : whole_since_.begin());
 }
 
+std::optional<SavedStep> CheckpointLedger::NewestLost(const CheckpointBook& book) const {
+  for (auto step = whole_since_.rbegin(); step != whole_since_.rend(); ++step) {
+    if (step->first <= complete_) return std::nullopt;
+    if (!IsGivenUp(book, step->first)) return step->first;
+  }
+  return std::nullopt;
+}
+
 Memories CheckpointLedger::MemoriesAfter(const Move& move) const {
   Memories memories = memories_;
   for (const NodeId node : move.leavers) memories.reports.erase(node);

@@ -46,6 +46,13 @@ void CheckpointLedger::SettleEnd(const CheckpointView& view) {
     problem_ = "this master was stopped before it knew a world of the job";
     return;
   }
+  const auto& stored = view.book.committed;
+  if (lost_at_end_ > complete_ && (!stored.has_value() || stored->saved < *lost_at_end_)) {
+    // A problem, so the hosts that are left keep their images: a resumed job may go on from them.
+    MARK("a lost host had a part of the last step");
+    if (problem_.empty()) problem_ = kPartIsLost;
+    return;
+  }
   if (terms_.has_value() || !IsNewestNotStored(view)) return;
   // All ranks and agents that knew the directory are gone.
   MARK("nobody knows where the last step belongs");

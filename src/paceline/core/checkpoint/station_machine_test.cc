@@ -257,7 +257,7 @@ TEST_F(StationTest, WhoeverWaitsForWhatWillNeverBeWholeIsToldAlsoWhenHeComesLate
   Step(DurabilityAsked{1, 40});
   CheckpointOrder order;
   order.durable = SavedStep{3, 39};
-  order.problem = "not every rank has saved it: rank 1 has ended, its last save is step 39";
+  order.problem = "not every rank has it: rank 1 has ended, its last save is step 39";
   Step(CheckpointOrdered{order});
   ASSERT_EQ(Got<AnswerProblem>().size(), 1u);
   EXPECT_EQ(Got<AnswerProblem>()[0].what, "step 40 is not in storage");

@@ -20,6 +20,7 @@ inline constexpr int kExitNotStored = 11;
 // Why a step is not in storage although storage may be well.
 inline constexpr std::string_view kDirectoryUnknown =
     "all processes that knew its directory have ended";
+inline constexpr std::string_view kPartIsLost = "a host that had a part of it in memory is lost";
 
 // Returns true if retrying cannot help, because storage has refused for good (kRefusedForGood in
 // model/directory_claim.h). A job that ends does not wait for storage then.
