@@ -29,10 +29,11 @@ def job(cluster: Cluster, namespace: str, operator: None, tmp_path: Path) -> Ela
 
 
 def test_a_submitted_job_trains_to_the_end(job: ElasticJob, undisturbed: Undisturbed) -> None:
-    job.submit("2")
+    # A busy machine may be silent for longer than the 2 s after which a node is lost.
+    job.submit("2", "--env", "PACELINE_TIMERS_LOST_AFTER=15s")
     job.until_beyond(20)
     assert {pod.name for pod in job.pods()} == {"train-master-1", "train-node0-0",
-                                                "train-node1-0"}
+                                                "train-node1-0"}, job.on("events").stdout
     assert job.status()["nodes"] == "2/2"
     assert "how=fork" in job.spawns("train-node0-0"), "the image sets no LANG"
     looked = job.on("status")
