@@ -96,9 +96,10 @@ def test_a_job_that_ended_well_is_not_run_again(job: Job) -> None:
     script = script_of(job, "open('runs', 'a').write('x')\n")
     job.start(ONE, [str(script)])
     assert job.wait() == 0, job.stderr
-    again = job.command("run", "--resume", "--run-dir", str(job.run_dir))
-    assert again.returncode == 0, again.stderr
-    assert "has ended already with exit code 0" in again.stderr
+    for name in (str(job.run_dir), job.card["id"]):
+        again = job.command("run", "--resume", "--run-dir", name)
+        assert again.returncode == 0, again.stderr
+        assert "has ended already with exit code 0" in again.stderr
     assert (job.directory / "runs").read_text() == "x"
 
 

@@ -171,7 +171,8 @@ constexpr Flag kCkptFlags[] = {
      .spellings = {"--max-file"},
      .kind = FlagKind::kSize,
      .metavar = "SIZE",
-     .help = "export --to hf: largest size of a file, 5GB by default"},
+     .help = "export --to hf: largest size of a file, 5GB by default",
+     .minimum = 1},
 };
 
 // Which subcommands a flag of kCkptFlags is for, each between spaces.

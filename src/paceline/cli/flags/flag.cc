@@ -275,9 +275,9 @@ bool IsValueOf(const Flag& flag, std::string_view text, std::string* expected) {
                          " with its unit, such as 250ms, 30s or 5m");
       return ParseDuration(text).has_value();
     case FlagKind::kSize:
-      *expected =
-          Concat("a size from 0 to ", kLargestSize, " with its unit, such as 512MiB or 10GiB");
-      return ParseSize(text).has_value();
+      *expected = Concat("a size from ", std::max<int64_t>(flag.minimum, 0), " to ", kLargestSize,
+                         " with its unit, such as 512MiB or 10GiB");
+      return ParseSize(text).has_value() && static_cast<int64_t>(*ParseSize(text)) >= flag.minimum;
     case FlagKind::kOnOff: *expected = "on or off"; return ParseOnOff(text).has_value();
     case FlagKind::kChoice:
       *expected = "one of " + std::string(flag.choices);

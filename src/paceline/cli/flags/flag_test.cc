@@ -70,6 +70,9 @@ TEST(Flag, ARefusedDurationNamesItsLimits) {
   EXPECT_TRUE(IsValueOf(size, kLargestSize, &expected));
   EXPECT_FALSE(IsValueOf(size, "8388608TiB", &expected));
   EXPECT_NE(expected.find(kLargestSize), std::string::npos) << expected;
+  const Flag some{.kind = FlagKind::kSize, .minimum = 1};
+  EXPECT_FALSE(IsValueOf(some, "0", &expected));
+  EXPECT_TRUE(expected.starts_with("a size from 1 to ")) << expected;
 }
 
 TEST(Flag, LaterOneWins) {

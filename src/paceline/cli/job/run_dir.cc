@@ -205,6 +205,13 @@ std::string JobLeftBehind(const std::string& run_dir, const std::string& cwd,
   return is_left ? card->job_id : "";
 }
 
+std::string RunDirOf(const std::string& asked, const Environment& environment) {
+  struct stat found {};
+  if (::stat(asked.c_str(), &found) == 0) return asked;
+  const Result<JobPlace> job = FindJob(environment, asked);
+  return job.ok() ? job->run_dir : asked;
+}
+
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment) {
   std::string path = request.wanted;
   bool is_temporary = false;
@@ -222,7 +229,12 @@ Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& envir
       return Unusable(path, std::string(made.message()));
     }
   }
-  if (Check problem = CheckDirectory(path)) return *problem;
+  if (Check problem = CheckDirectory(path)) {
+    if (request.resume) {
+      problem->fix = "paceline run --resume --run-dir JOB; `paceline ps --all` lists the jobs";
+    }
+    return *problem;
+  }
   auto lock = TakeLock(path);
   if (!lock.ok()) return lock.problem();
   if (Check problem = CheckUse(request, path)) return *problem;

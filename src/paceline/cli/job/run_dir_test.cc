@@ -52,5 +52,11 @@ TEST_F(RunDirTest, ANameThatOthersMayEnterIsNotTaken) {
   EXPECT_TRUE(run->path.starts_with(Usual() + "-")) << run->path;
 }
 
+TEST_F(RunDirTest, AResumeThatFindsNothingSaysHowToResume) {
+  const auto run = OpenRunDir({.wanted = "typo", .cwd = dir_.path(), .resume = true}, {});
+  ASSERT_FALSE(run.ok());
+  EXPECT_NE(run.problem().fix.find("--resume"), std::string::npos) << "a new job begins at step 0";
+}
+
 }  // namespace
 }  // namespace paceline::cli

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
+#include <cstdlib>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -79,6 +81,38 @@ std::vector<std::string_view> ModelNames() {
     for (const plan::Preset& preset : family->presets) names.push_back(preset.name);
   }
   return names;
+}
+
+// The preset of the same family whose number of parameters is nearest: llama-8b for llama-7b.
+std::string_view NearestSize(std::string_view word, const std::vector<std::string_view>& names) {
+  const auto family = [](std::string_view name) { return name.substr(0, name.rfind('-') + 1); };
+  const auto size = [&](std::string_view name) {
+    return std::atof(std::string(name.substr(family(name).size())).c_str());
+  };
+  std::string_view nearest;
+  for (const std::string_view name : names) {
+    const bool fits = !family(word).empty() && family(name) == family(word) &&
+                      word.back() == name.back() && size(word) > 0 && size(name) > 0;
+    const auto far = [&](std::string_view one) {
+      return std::abs(std::log(size(one) / size(word)));
+    };
+    if (fits && (nearest.empty() || far(name) < far(nearest))) nearest = name;
+  }
+  return nearest;
+}
+
+std::string FixOfModel(std::string_view word) {
+  const std::vector<std::string_view> names = ModelNames();
+  const std::string_view nearest = NearestSize(word, names);
+  return nearest.empty()
+             ? DidYouMean(word, names, "one of these, a Hugging Face config.json, or a script")
+             : Concat("did you mean ", nearest, "?");
+}
+
+std::string FamilyNames() {
+  std::vector<std::string_view> names;
+  for (const plan::Family* family : plan::Families()) names.push_back(family->name);
+  return JoinWith(names, ", ");
 }
 
 // The first type in the line that is not in the catalogue, with a suggestion.
@@ -198,9 +232,8 @@ Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& na
   if (!is_file) {
     auto summary = plan::SummaryOfPreset(name, wishes);
     if (summary.ok()) return *std::move(summary);
-    return BadValue(
-        Concat("no model is known as ", name), "--model", summary.failure().message,
-        DidYouMean(name, ModelNames(), "one of these, a Hugging Face config.json, or a script"));
+    return BadValue(Concat("no model is known as ", name), "--model", summary.failure().message,
+                    FixOfModel(name));
   }
   const auto text =
       FileText(name, 1 << 20, "the model's file cannot be read", "the path of a config.json");
@@ -210,7 +243,7 @@ Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& na
                      : plan::SummaryOfConfig(*text, wishes);
   if (summary.ok()) return *std::move(summary);
   return BadValue("the model's file cannot be used", name, summary.failure().message,
-                  "a config.json of one of these families, or a script");
+                  Concat("a config.json of a model of ", FamilyNames(), ", or a script"));
 }
 
 // Refuses a script that is a model's name or config, or that has --cluster behind it without one

@@ -26,7 +26,8 @@ constexpr Flag kRunFlags[] = {
     {.dest = "run_dir",
      .spellings = {"--run-dir"},
      .metavar = "DIR",
-     .help = "journal, logs and token of this job; ./runs/ID by default",
+     .help = "journal, logs and token of this job; ./runs/ID by default; with --resume also the "
+             "job's id or name",
      .setting = "job.run_dir"},
     {.dest = "resume",
      .spellings = {"--resume"},

@@ -77,12 +77,13 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
     TakeNotice(signal, who);
     return;
   }
-  options_.narrate(
-      force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
-            : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
-                     " now and SIGKILL after ", FormatDuration(options_.spec.timers.stop_grace),
-                     ". Ctrl-C again, a second from now or later, stops at once; steps since the "
-                     "last save are lost then."));
+  options_.narrate(force ? Concat("Stopping at once, by ", who, ": ranks are killed now.")
+                         : Concat("Stopping, by ", who, ": ranks get SIG", ::sigabbrev_np(signal),
+                                  " now and SIGKILL after ",
+                                  FormatDuration(options_.spec.timers.stop_grace),
+                                  signal == SIGINT ? ". Ctrl-C again, a second from now or later,"
+                                                   : ". `paceline stop --force`",
+                                  " stops at once; steps since the last save are lost then."));
   if (!options_.card.has_master) {
     // The master is on another host, so only this host's nodes leave the job.
     AskAgentsToLeave({.signal = signal, .force = force});

@@ -342,7 +342,8 @@ class Preparation {
                      .why = "no run directory was given",
                      .fix = "paceline run --resume --run-dir runs/JOB"};
     }
-    AwaitEndedRun(request_.run_dir, input_.wait_note);
+    resumed_dir_ = RunDirOf(request_.run_dir, input_.environment);
+    AwaitEndedRun(resumed_dir_, input_.wait_note);
     if (Check problem = OpenDirectory()) return problem;
     auto card = ReadJobCard(run_.dir.path);
     if (!card.ok()) return card.problem();
@@ -377,7 +378,7 @@ class Preparation {
   }
 
   Check OpenDirectory() {
-    RunDirRequest request{.wanted = request_.run_dir,
+    RunDirRequest request{.wanted = resumes_ ? resumed_dir_ : request_.run_dir,
                           .job_id = run_.spec.job_id + directory_suffix_,
                           .cwd = input_.facts.cwd,
                           .is_cwd_writable = input_.facts.cwd_writable,
@@ -484,9 +485,9 @@ class Preparation {
   const RunRequest& request_;
   PreparedRun run_;
   bool resumes_ = false;
+  std::string resumed_dir_;
   bool is_master_ = true;
-  bool was_ours_ =
-      false;  // whether the rendezvous address was this host's when the role was chosen
+  bool was_ours_ = false;  // the rendezvous address was this host's when the role was chosen
   std::string address_;
   std::string directory_suffix_;
 };

@@ -81,9 +81,15 @@ void TellServing(Fd* serving, Fd* port_turn) {
 }
 
 std::string Greeting(const PreparedRun& run) {
-  const size_t nodes = run.card.nodes.size();
+  const size_t here = run.card.nodes.size();
+  const uint32_t least = run.spec.nodes_min;
+  const uint32_t most = run.spec.nodes_max;
+  // Of a job on several hosts, this command starts a part.
+  const std::string nodes =
+      here >= most ? Concat(here)
+                   : Concat(here, " of ", least < most ? Concat(least, " to ") : "", most);
   return Concat("paceline ", kVersionMajor, ".", kVersionMinor, ".", kVersionPatch, " · job ",
-                run.spec.job_id, " · ", nodes, nodes == 1 ? " node × " : " nodes × ",
+                run.spec.job_id, " · ", nodes, most == 1 ? " node × " : " nodes × ",
                 run.spec.nproc_per_node, run.spec.nproc_per_node == 1 ? " rank" : " ranks",
                 run.spec.spares > 0 ? Concat(", ", run.spec.spares, " of them spare") : "", " · ",
                 run.dir.path,

@@ -268,7 +268,10 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
     if (cause.kind == "hang_judged") explanation.hang = cause;
   }
   if (event->kind == "hang_judged") explanation.hang = *event;
-  const JobEvent& first = explanation.evidence.empty() ? *event : explanation.evidence.front();
+  // The causes of a failure are the world in which it happened, from before the incident.
+  const auto begin =
+      std::find_if_not(explanation.evidence.begin(), explanation.evidence.end(), EndsAnIncident);
+  const JobEvent& first = begin == explanation.evidence.end() ? *event : *begin;
   if (!explanation.outcome.empty() && explanation.outcome.back().kind == "world_running") {
     explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns - first.time_ns);
   }

@@ -109,6 +109,13 @@ TEST(Explain, EvidenceStaysWithinItsIncident) {
   EXPECT_EQ(why->next, "nothing to do: training goes on");
 }
 
+TEST(Explain, TheCostOfAFailureDoesNotCountFromTheWorldBefore) {
+  const auto why = Explain(TwoIncidents(), 10, "runs/a");
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{8}));
+  EXPECT_EQ(*why->cost, Duration::Milliseconds(500));
+}
+
 TEST(Explain, AnOlderIncidentEndsWhereTrainingWentOn) {
   const auto why = Explain(TwoIncidents(), 7, "runs/a");
   ASSERT_TRUE(why.has_value());

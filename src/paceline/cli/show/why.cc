@@ -219,16 +219,12 @@ int RunWhy(Invocation& invocation) {
   const auto seq = ParseInteger(asked);
   if (seq.has_value() && *seq >= 0) return ExplainJob(invocation, static_cast<uint64_t>(*seq));
   if (const ErrorCode* row = FindErrorCode(asked)) return ExplainCode(invocation, *row);
-  std::vector<std::string_view> codes;
-  for (const ErrorCode& row : ErrorCodes()) codes.push_back(row.code);
-  const std::string_view nearest = Nearest(asked, codes);
   return invocation.out.Fail({.code = "PL-E010",
                               .what = "there is no event and no error code " + asked,
                               .where = "paceline why " + ShellWord(asked),
                               .why = "events are numbers, codes look like PL-E012",
-                              .fix = nearest.empty()
-                                         ? "see docs/errors.md"
-                                         : "did you mean " + std::string(nearest) + "?"});
+                              .fix = "`paceline config docs errors` lists the codes, and "
+                                     "`paceline events` the events"});
 }
 
 }  // namespace paceline::cli
