@@ -209,6 +209,7 @@ class BrokenNode : public ::testing::Test {
                                                          .ranks = std::move(ranks)});
     for (const Record& record : actions.records) {
       if (std::holds_alternative<NodeEvicted>(record.fact)) ++evicted_;
+      if (std::holds_alternative<WorldRunning>(record.fact)) running_ = Sentence(record);
     }
   }
 
@@ -246,7 +247,21 @@ class BrokenNode : public ::testing::Test {
   Instant now_;
   uint32_t port_ = 5000;
   int evicted_ = 0;
+  std::string running_;
 };
+
+// Scripts import for long, or do something else than training.
+TEST_F(BrokenNode, AWorldWithoutAStepIsNotSaidToTrain) {
+  Begin(/*nodes_min=*/2);
+  RankReport running;
+  running.pid = 7;
+  running.state = RankReport::State::kRunning;
+  for (int i = 0; i < 400 && running_.empty(); ++i) {
+    now_ += Duration::Milliseconds(100);
+    for (const uint32_t id : {1, 2}) Tell(id, {running});
+  }
+  EXPECT_EQ(running_, "world 1 runs: no step was seen in 30 s");
+}
 
 // The connection of the peers of a rank whose script returned breaks. The cause is that rank.
 TEST_F(BrokenNode, AFailureOfAPeerNamesTheRankThatHadEnded) {

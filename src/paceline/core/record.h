@@ -128,6 +128,7 @@ struct WorldRunning {  // each rank reported its first step (or, without steps, 
   Generation generation;
   int64_t step = -1;
   int64_t began_at = 0;  // the training's own step before this world's first; 0: none or unknown
+  bool has_no_step = false;  // no rank has told of a step within kStepless
 };
 struct WorldEnded {  // between worlds: no rank may train under this or a lower generation
   Generation generation;

@@ -7,6 +7,7 @@
 #include "paceline/core/budget.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/record.h"
+#include "paceline/core/world/ranks.h"
 #include "paceline/diagnose/slow.h"
 #include "paceline/plan/explain.h"
 
@@ -125,8 +126,11 @@ struct Teller {
            " and " + Counted(fact.world.world_size(), "rank") + ": " + fact.reason;
   }
   std::string operator()(const WorldRunning& fact) const {
+    // The step is the first that the master heard of, which need not be the world's first.
+    if (fact.has_no_step)
+      return NameOf(fact.generation) + " runs: no step was seen in " + ToString(kStepless);
     return NameOf(fact.generation) + " trains" +
-           (fact.step >= 0 ? ", from step " + std::to_string(fact.step) : "");
+           (fact.step >= 0 ? ", at step " + std::to_string(fact.step) : "");
   }
   std::string operator()(const WorldEnded& fact) const {
     return NameOf(fact.generation) + " ended" +

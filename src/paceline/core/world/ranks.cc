@@ -391,7 +391,10 @@ bool NoteAdvance(Turn& turn) {
   if (state.world->restart_count > 0) {
     turn.watch().restart_took = turn.now() - state.world_since;
   }
-  turn.Emit(WorldRunning{.generation = state.world->generation, .step = step, .began_at = began_at},
+  turn.Emit(WorldRunning{.generation = state.world->generation,
+                         .step = step,
+                         .began_at = began_at,
+                         .has_no_step = !stepping && watch.stepping_seats == 0},
             {state.world_seq});
   return true;
 }

@@ -60,7 +60,7 @@
 #define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \
   F(saved_step) F(reason)
 #define PACELINE_WORLD_FORMED(F) F(solo_last) F(fresh_starter) F(fresh_node) F(reason)
-#define PACELINE_WORLD_RUNNING(F) F(generation) F(step) F(began_at)
+#define PACELINE_WORLD_RUNNING(F) F(generation) F(step) F(began_at) F(has_no_step)
 #define PACELINE_WORLD_ENDED(F) F(generation) F(step) F(reason)
 #define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
 #define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence)
