@@ -25,6 +25,7 @@ pytestmark = pytest.mark.usefixtures("own_keeper")
 SOURCE = Path(__file__).parents[3] / "src/paceline/client/testing/cuda_stand_in.cc"
 STEPS = 6
 COPY_MICROSECONDS = 3_000
+UNTIL_LET_GO = 50_000  # or until the next step is done
 
 
 @pytest.fixture(scope="session")
@@ -121,15 +122,18 @@ def test_a_step_that_overlaps_is_saved_as_it_was(stand_in: ctypes.CDLL, tmp_path
 
 def test_without_a_fence_it_is_not(stand_in: ctypes.CDLL, tmp_path: Path) -> None:
     """So the test before can fail."""
-    expected = train_beside(stand_in, tmp_path / "c", lambda _ckpt: None)
+    expected = train_beside(stand_in, tmp_path / "c", lambda _ckpt: None, UNTIL_LET_GO)
     found = [same(saved_at(tmp_path / "c", step), tensors) for step, tensors in expected.items()]
     assert not all(found)
 
 
 def train_beside(
-    stand_in: ctypes.CDLL, directory: Path, fence: Callable[[Checkpointer], None]
+    stand_in: ctypes.CDLL,
+    directory: Path,
+    fence: Callable[[Checkpointer], None],
+    copy_microseconds: int = COPY_MICROSECONDS,
 ) -> dict[int, list[torch.Tensor]]:
-    """Each copy takes longer than a step. Gives the state of each step that was saved."""
+    """Each copy takes that long, or until the next step is done. Gives the states of all saves."""
 
     class Fenced(Checkpointer):
         def fence(self) -> None:
@@ -147,7 +151,7 @@ def train_beside(
         try:
             for step in range(STEPS):
                 training.step(kernels_wait)
-                stand_in.stand_in_set_copy_delay(ctypes.c_int64(COPY_MICROSECONDS))
+                stand_in.stand_in_set_copy_delay(ctypes.c_int64(copy_microseconds))
                 expected[step] = training.tensors()
                 ticket = ckpt.save(step, training.state)
                 training.step(kernels_wait)
