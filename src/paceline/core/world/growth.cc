@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/detect/detectors.h"
 #include "paceline/core/recovery.h"
 #include "paceline/core/world/membership.h"
 
@@ -34,11 +35,14 @@ struct Joiners {
   std::vector<Candidate> all;     // of the grown world
   std::vector<NodeId> new_nodes;  // those without a seat now
   Instant next = Instant::Max();  // when the next one becomes eligible
+  bool is_any_suspect = false;    // a connected node is silent, or was until now
 };
 
 Joiners FindJoiners(Turn& turn) {
   Joiners joiners;
-  for (Candidate& candidate : Candidates(turn)) {
+  std::vector<Candidate> candidates = Candidates(turn);
+  joiners.is_any_suspect = candidates.size() < turn.watch().connected_count;
+  for (Candidate& candidate : candidates) {
     const NodeState& node = *turn.state().Find(candidate.node);
     if (node.notice.has_value()) continue;
     const bool seated = node.status == NodeState::Status::kSeated;
@@ -239,7 +243,12 @@ bool NoteGrowth(Turn& turn) {
   const size_t size = WorldSize(bounds, joiners.all.size());
   // Growing while a seated node is not well would drop it.
   const bool all_well = joiners.all.size() == seats + joiners.new_nodes.size();
-  if (size <= seats || !all_well) return false;
+  if (size <= seats || !all_well) {
+    // A node that is heard again makes no record, so it is looked at by time.
+    const Instant again = turn.now() + HeartbeatInterval(spec);
+    if (joiners.is_any_suspect) watch.grow_at = std::min(watch.grow_at, again);
+    return false;
+  }
   if (spec.grow == GrowPolicy::kNow) {
     DecideGrowth(turn, joiners, size, "a node joined, and --grow now throws steps away for it");
     return true;

@@ -15,13 +15,14 @@ class GrowthTest : public ::testing::Test {
  protected:
   GrowthTest() : GrowthTest({99, 99}) {}
   // `told`: checkpoints that its ranks reported before the second node came.
-  explicit GrowthTest(const std::vector<int64_t>& told) {
+  explicit GrowthTest(const std::vector<int64_t>& told,
+                      GrowPolicy policy = GrowPolicy::kCheckpoint) {
     JobSpec spec;
     spec.job_id = "grows";
     spec.nproc_per_node = 2;
     spec.nodes_min = 1;
     spec.nodes_max = 2;
-    spec.grow = GrowPolicy::kCheckpoint;
+    spec.grow = policy;
     job_.Step(now_, JobSubmitted{spec});
     job_.Step(now_, MasterStarted{1});
     Register("n1", 1);
@@ -29,6 +30,7 @@ class GrowthTest : public ::testing::Test {
     EXPECT_EQ(job_.state().phase, Phase::kStarting);
     Tell(told, {99, 99});
     EXPECT_EQ(job_.state().phase, Phase::kRunning);
+    if (policy == GrowPolicy::kNow) return;
     Register("n2", 2);
     Pass();
     EXPECT_TRUE(job_.state().growth.pending);
@@ -111,6 +113,22 @@ TEST_F(GrowthTest, ARankThatSavesNoMoreHoldsItUpForAMomentOnly) {
   for (int i = 0; i < 90; ++i) Pass();
   EXPECT_FALSE(HasNewWorld());
   for (int i = 0; i < 20; ++i) Pass();
+  EXPECT_TRUE(HasNewWorld());
+}
+
+class GrowNowTest : public GrowthTest {
+ protected:
+  GrowNowTest() : GrowthTest({-1, -1}, GrowPolicy::kNow) {}
+};
+
+TEST_F(GrowNowTest, AJoinerIsNotForgottenWhileASeatedNodeIsSilent) {
+  for (int i = 0; i < 10; ++i) {
+    now_ += Duration::Milliseconds(100);
+    job_.Step(now_, TimePassed{});
+  }
+  Register("n2", 2);
+  ASSERT_FALSE(HasNewWorld()) << "a world without n1 may be wrong";
+  for (int i = 0; i < 10; ++i) Pass();
   EXPECT_TRUE(HasNewWorld());
 }
 
