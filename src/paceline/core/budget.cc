@@ -44,9 +44,15 @@ bool IsFromOutside(const ExitCause& cause) {
          (cause.code == kSigkill || cause.code == kSigterm);
 }
 
+// The place where a survivor's connection broke is chance if a rank had ended before.
+bool HasSameCause(const BudgetState& budget, const ExitCause& cause) {
+  if (NamesEarlyEnd(cause.headline) && NamesEarlyEnd(budget.last_headline)) return true;
+  const std::string fingerprint = FailureFingerprint(cause);
+  return !fingerprint.empty() && fingerprint == budget.last_fingerprint;
+}
+
 bool SameFailure(const BudgetState& budget, const RankFailed& fact) {
-  const std::string fingerprint = FailureFingerprint(fact.cause);
-  if (fingerprint.empty() || fingerprint != budget.last_fingerprint) return false;
+  if (!HasSameCause(budget, fact.cause)) return false;
   // A failure before the first step: this attempt came no further than the one before.
   if (fact.step < 0 && fact.step_count == 0) return true;
   if (fact.step != budget.last_failure_step) return false;
@@ -119,6 +125,8 @@ bool LooksLikeCascade(const ExitCause& cause) {
   return std::any_of(kCascadeTexts.begin(), kCascadeTexts.end(),
                      [&](std::string_view part) { return text.find(part) != std::string::npos; });
 }
+
+bool NamesEarlyEnd(std::string_view headline) { return headline.ends_with(kEndedEarlyText); }
 
 std::string FailureFingerprint(const ExitCause& cause) {
   // Agents report a text for these, too, but equal kills from outside are not equal failures.

@@ -20,8 +20,10 @@
 // attempt.
 //
 // Without progress, the job stops after the same failure (equal fingerprint at an equal step)
-// three times, or after five failures of any kind. If the user gives --max-restarts, a hard cap on
-// charged failures replaces all this, as in torchrun. A taken port or a lost node is never charged.
+// three times, or after five failures of any kind. If a connection breaks because a rank had
+// returned early, it is the same failure wherever it breaks. If the user gives --max-restarts, a
+// hard cap on charged failures replaces all this, as in torchrun. A taken port or a lost node is
+// never charged.
 
 #include <string>
 #include <string_view>
@@ -57,6 +59,9 @@ inline constexpr std::string_view kNotStartedText = "could not be started";
 inline constexpr std::string_view kEachTimeOnText = ", each time on ";
 // The end of a headline about a rank whose script returned while the other ranks still trained.
 inline constexpr std::string_view kEndedEarlyText = "had ended with exit code 0 before";
+
+// True if the headline tells that such a rank is the cause of the failure.
+bool NamesEarlyEnd(std::string_view headline);
 
 // "ValueError: bad batch (train.py:31)", "was killed by SIGKILL", "exited with code 3", …
 std::string FailureText(const ExitCause& cause);

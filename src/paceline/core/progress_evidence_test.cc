@@ -231,6 +231,33 @@ class BrokenNode : public ::testing::Test {
     return true;
   }
 
+  // The rank of node 1 returns, which breaks the connection of the rank of node 2 at that place.
+  // True while there are such worlds.
+  bool EarlyEnd(int64_t step, int64_t step_count, const std::string& place) {
+    for (int i = 0; i < 3000 && !job_.state().world.has_value(); ++i) Beat();
+    if (!job_.state().world.has_value() || job_.state().world->seats.size() < 2) return false;
+    RankReport ended;
+    ended.step = step;
+    ended.step_count = step_count;
+    ended.state = RankReport::State::kExited;
+    ended.exit.kind = ExitCause::Kind::kExited;
+    Tell(1, {ended});
+    RankReport peer = ended;
+    peer.exit.code = 1;
+    peer.exit.fingerprint = "RuntimeError@" + place;
+    peer.exit.headline = "RuntimeError: Connection closed by peer (" + place + ")";
+    Tell(2, {peer});
+    return true;
+  }
+
+  // The first world makes five steps. Each later one goes on after them, and makes none.
+  int EarlyEnds() {
+    if (!EarlyEnd(4, 5, "train.py:20")) return 0;
+    int attempts = 1;
+    while (attempts < 20 && EarlyEnd(-1, 0, "train.py:9")) ++attempts;
+    return attempts;
+  }
+
   void Beat() {
     now_ += Duration::Milliseconds(100);
     for (uint32_t id = 1; id <= 2; ++id) Tell(id, {});
@@ -277,6 +304,24 @@ TEST_F(BrokenNode, AFailureOfAPeerNamesTheRankThatHadEnded) {
   EXPECT_EQ(job_.state().budget.last_headline,
             "RuntimeError: Connection closed by peer (train.py:9); rank 0 on n1 had ended with "
             "exit code 0 before");
+}
+
+// The place where a peer's connection breaks is chance. It was compared, so a fourth world was
+// tried, and the job ended with "before its first step".
+TEST_F(BrokenNode, AnEarlyEndIsTheSameFailureWhereverAPeerBreaks) {
+  Begin(/*nodes_min=*/2);
+  EXPECT_EQ(EarlyEnds(), 3);
+  EXPECT_EQ(job_.state().exit_code, 1);
+  EXPECT_EQ(job_.state().final_reason.find("your script fails at step 4, "), 0u)
+      << job_.state().final_reason;
+}
+
+// The failed rank's node would be taken out for what a rank of another node did.
+TEST_F(BrokenNode, APeerOfAnEarlyEndIsNotTakenOut) {
+  Begin(/*nodes_min=*/1);
+  EXPECT_EQ(EarlyEnds(), 3);
+  EXPECT_EQ(evicted_, 0);
+  EXPECT_EQ(job_.state().exit_code, 1);
 }
 
 TEST_F(BrokenNode, IsTakenOutIfTheOthersCanGoOn) {

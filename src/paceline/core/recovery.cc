@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/budget.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
@@ -251,6 +252,7 @@ std::string WhyBroken(const JobState& state, const NodeState& node) {
            "/starter.log)";
   }
   if (!HasFailedAlike(state) || !budget.last_before_step) return "";
+  if (NamesEarlyEnd(budget.last_headline)) return "";  // a rank of another node may be the cause
   return "failed " + times + " before its first step: " + budget.last_headline;
 }
 

@@ -162,7 +162,7 @@ std::string MendingOf(const JobEvent& fault, const JobEvent& end) {
   if (DetailOf(fault, "how") == "signaled" && DetailOf(fault, "code") == "9") {
     return "find what sent SIGKILL (`dmesg -T` names the kernel's own kills)";
   }
-  if (headline.ends_with(core::kEndedEarlyText)) {
+  if (core::NamesEarlyEnd(headline)) {
     return "let all ranks end after the same step";
   }
   const std::string_view place = PlaceIn(headline);
