@@ -182,17 +182,18 @@ TEST_F(ProgressEvidence, LongTrainingLivesOnThoughItsStepsBeginAnew) {
 // were taken for progress, so that the broken node was tried for ever.
 class BrokenNode : public ::testing::Test {
  protected:
-  void Begin(uint32_t nodes_min) {
+  void Begin(uint32_t nodes_min, uint32_t ranks_per_node = 1) {
+    ranks_per_node_ = ranks_per_node;
     JobSpec spec;
     spec.job_id = "broken";
-    spec.nproc_per_node = 1;
+    spec.nproc_per_node = ranks_per_node;
     spec.nodes_min = nodes_min;
     spec.nodes_max = 2;
     job_.Step(now_, JobSubmitted{spec});
     job_.Step(now_, MasterStarted{1});
     for (uint32_t id = 1; id <= 2; ++id) {
       NodeReport report = TestReport("n" + std::to_string(id));
-      report.slots = 1;
+      report.slots = ranks_per_node;
       job_.Step(now_, NodeRegistered{ConnectionId(id), report});
     }
   }
@@ -200,7 +201,7 @@ class BrokenNode : public ::testing::Test {
   void Tell(uint32_t id, std::vector<RankReport> ranks) {
     for (RankReport& rank : ranks) {
       rank.generation = job_.state().world->generation;
-      rank.rank = Rank(id - 1);
+      rank.rank = Rank((id - 1) * ranks_per_node_ + rank.local_rank);
     }
     const Actions actions = job_.Step(now_, NodeReported{.node = NodeId(id),
                                                          .connection = ConnectionId(id),
@@ -264,6 +265,14 @@ class BrokenNode : public ::testing::Test {
     job_.Step(now_, TimePassed{});
   }
 
+  // Both nodes report these ranks until the world is said to run.
+  void RunUntilTold(const std::vector<RankReport>& ranks) {
+    for (int i = 0; i < 400 && running_.empty(); ++i) {
+      now_ += Duration::Milliseconds(100);
+      for (const uint32_t id : {1, 2}) Tell(id, ranks);
+    }
+  }
+
   int Attempts() {
     int attempts = 0;
     while (attempts < 20 && Attempt(10 * (attempts + 1))) ++attempts;
@@ -273,6 +282,7 @@ class BrokenNode : public ::testing::Test {
   Job job_;
   Instant now_;
   uint32_t port_ = 5000;
+  uint32_t ranks_per_node_ = 1;
   int evicted_ = 0;
   std::string running_;
 };
@@ -280,14 +290,19 @@ class BrokenNode : public ::testing::Test {
 // Scripts import for long, or do something else than training.
 TEST_F(BrokenNode, AWorldWithoutAStepIsNotSaidToTrain) {
   Begin(/*nodes_min=*/2);
-  RankReport running;
-  running.pid = 7;
-  running.state = RankReport::State::kRunning;
-  for (int i = 0; i < 400 && running_.empty(); ++i) {
-    now_ += Duration::Milliseconds(100);
-    for (const uint32_t id : {1, 2}) Tell(id, {running});
-  }
+  const RankReport running{.pid = 7, .state = RankReport::State::kRunning};
+  RunUntilTold({running});
   EXPECT_EQ(running_, "world 1 runs: no step was seen in 30 s");
+}
+
+// Some ranks evaluate or serve, and never make a step.
+TEST_F(BrokenNode, AWorldInWhichSomeRanksStepIsSaidToTrain) {
+  Begin(/*nodes_min=*/2, /*ranks_per_node=*/2);
+  const RankReport stepping{
+      .local_rank = 0, .pid = 7, .state = RankReport::State::kStepping, .step = 8, .step_count = 9};
+  const RankReport running{.local_rank = 1, .pid = 8, .state = RankReport::State::kRunning};
+  RunUntilTold({stepping, running});
+  EXPECT_EQ(running_, "world 1 trains, at step 8");
 }
 
 // The connection of the peers of a rank whose script returned breaks. The cause is that rank.

@@ -394,7 +394,7 @@ bool NoteAdvance(Turn& turn) {
   turn.Emit(WorldRunning{.generation = state.world->generation,
                          .step = step,
                          .began_at = began_at,
-                         .has_no_step = !stepping && watch.stepping_seats == 0},
+                         .has_no_step = !stepping && watch.step_count == 0},
             {state.world_seq});
   return true;
 }
