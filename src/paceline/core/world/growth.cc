@@ -34,14 +34,16 @@ Instant EligibleAt(const JobState& state, const NodeState& node) {
 struct Joiners {
   std::vector<Candidate> all;     // of the grown world
   std::vector<NodeId> new_nodes;  // those without a seat now
-  Instant next = Instant::Max();  // when the next one becomes eligible
-  bool is_any_suspect = false;    // a connected node is silent, or was until now
+  Instant next = Instant::Max();  // when to look again: a node may be eligible, or heard again
 };
 
 Joiners FindJoiners(Turn& turn) {
   Joiners joiners;
   std::vector<Candidate> candidates = Candidates(turn);
-  joiners.is_any_suspect = candidates.size() < turn.watch().connected_count;
+  // A connected node that is suspect is no candidate. It makes no record when it is heard again.
+  if (candidates.size() < turn.watch().connected_count) {
+    joiners.next = turn.now() + HeartbeatInterval(turn.state().spec);
+  }
   for (Candidate& candidate : candidates) {
     const NodeState& node = *turn.state().Find(candidate.node);
     if (node.notice.has_value()) continue;
@@ -243,12 +245,7 @@ bool NoteGrowth(Turn& turn) {
   const size_t size = WorldSize(bounds, joiners.all.size());
   // Growing while a seated node is not well would drop it.
   const bool all_well = joiners.all.size() == seats + joiners.new_nodes.size();
-  if (size <= seats || !all_well) {
-    // A node that is heard again makes no record, so it is looked at by time.
-    const Instant again = turn.now() + HeartbeatInterval(spec);
-    if (joiners.is_any_suspect) watch.grow_at = std::min(watch.grow_at, again);
-    return false;
-  }
+  if (size <= seats || !all_well) return false;
   if (spec.grow == GrowPolicy::kNow) {
     DecideGrowth(turn, joiners, size, "a node joined, and --grow now throws steps away for it");
     return true;
