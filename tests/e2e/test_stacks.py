@@ -25,12 +25,16 @@ def test_stacks_of_all_ranks_are_folded(job: Job) -> None:
         return len(ranks) == RANKS and all(rank["step_count"] >= 30 for rank in ranks.values())
 
     eventually(is_hung, "rank 1 sleeps in its 31st step", job=job)
-    os.kill(job.ranks()[1]["pid"], signal.SIGSTOP)
 
     def said(*words: str) -> str:
         done = job.command("stacks", *words, "--job", str(job.run_dir))
         assert done.returncode == 0, done
         return done.stdout
+
+    # A step counts before the next one sleeps.
+    eventually(lambda: re.search(r"hang_cases\.py:\d+  slow$", said(), re.M), "rank 1 sleeps",
+               job=job)
+    os.kill(job.ranks()[1]["pid"], signal.SIGSTOP)
 
     def others_wait() -> str:
         text = said()
