@@ -20,7 +20,8 @@ struct StepSums {
   Duration own;        // the script's own work: neither data nor waiting
   Duration data;       // in the loader
   Duration waited;     // in collectives
-  // The rank sends and receives point to point, as in a pipeline: there work differs by design.
+  // The rank sends and receives point to point, as in a pipeline. The work of pipeline stages
+  // differs by design, so no rank of the world is compared with the others.
   bool is_piped = false;
   bool operator==(const StepSums&) const = default;
 };

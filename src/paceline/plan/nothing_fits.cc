@@ -54,10 +54,11 @@ uint64_t MostMemory(const Scene& scene) {
   return most;
 }
 
-// A number of devices with which a plan fits; 0 if kFactorMax times as many are too few. A larger
-// number need not fit, because some numbers can be divided in fewer ways. Of a range up to twice
-// the largest number that was tried in vain, some are tried in ascending order, and again between
-// the first of them that fits and the one before it. So in a short range the smallest one is found.
+// A number of devices with which a plan fits; 0 if kFactorMax times as many are too few. First the
+// number is doubled until a plan fits. Then at most kCountsTried numbers, spread evenly over the
+// last range, are tried from the smallest one, and the search goes on between the first of them
+// that fits and the one before it. A bisection could miss smaller numbers: a larger number need not
+// fit where a smaller one does, because some numbers can be divided in fewer ways.
 uint32_t CountThatFits(const ModelSummary& model, const Cluster& cluster,
                        const PlanWishes& wishes) {
   const auto fits = [&](uint64_t devices) {

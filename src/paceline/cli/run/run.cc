@@ -177,8 +177,7 @@ std::string_view WhereItStays(const NotStored& left) {
            "newest checkpoint";
   }
   return "the step stays in the memory of the hosts (/dev/shm) until they are rebooted or "
-         "`paceline "
-         "clean` removes it";
+         "`paceline clean` removes it";
 }
 
 // Prints where the last step is, and which command writes it to storage.
