@@ -79,6 +79,8 @@ def main() -> None:
         state = {**job.state, "data": loader}
         step = saves.restore(state)
         for batch in loader:
+            if step >= args.steps:  # nothing is left for a world that begins after the last step
+                break
             loss = float(job.step(batch).loss)
             saves.save(step, state)
             if rank == 0:
@@ -89,8 +91,6 @@ def main() -> None:
             moves = job._note.coming.plan != ""
             if moves and args.kill_after >= 0 and pl.generation() <= 1 and rank == 1:
                 os.kill(os.getpid(), signal.SIGKILL)  # the save has the plan, and storage has not
-            if step >= args.steps:
-                break
     weights = job.state_dict()
     if rank == 0:
         torch.save(weights, args.out / "weights.pt")

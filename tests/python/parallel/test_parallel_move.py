@@ -201,7 +201,7 @@ def test_a_rank_that_dies_during_the_move_costs_no_step(place: Place, alone: Pla
     """
     train(place, "--kill-after", "0")
     steps = steps_of(place)
-    assert [step for _, step, _, _ in steps] == list(range(60)), "each step once"
+    assert [step for _, step, _, _ in steps] == list(range(60)), place.told("events")
     second = [stages for world, _, _, stages in steps if world > 1]
     assert second and second.count(second[0]) == len(second)
     train(alone, ranks=1)
