@@ -34,6 +34,7 @@ std::vector<NodeId> ChooseKeepers(const std::string& own_host,
 void JournalCopies::Came(NodeId node, std::string name, std::string host) {
   here_[node] = {std::move(name), std::move(host)};
   keepers_.erase(node);
+  has_newcomer_ = true;
 }
 
 void JournalCopies::Went(NodeId node) {
@@ -54,8 +55,15 @@ std::vector<std::string> JournalCopies::keepers() const {
   return names;
 }
 
+bool JournalCopies::AreApart() const {
+  std::set<std::string> hosts{own_host_};
+  for (const auto& [node, keeper] : keepers_) hosts.insert(here_.at(node).host);
+  return hosts.size() == keepers_.size() + 1;
+}
+
 std::vector<JournalCopies::Send> JournalCopies::Next(uint64_t length) {
-  if (keepers_.size() < std::min(kCopies, here_.size())) {
+  const bool is_better_possible = std::exchange(has_newcomer_, false) && !AreApart();
+  if (keepers_.size() < std::min(kCopies, here_.size()) || is_better_possible) {
     std::vector<CopyCandidate> candidates;
     for (const auto& [node, one] : here_) candidates.push_back({node, one.host});
     std::vector<NodeId> present;

@@ -4,7 +4,9 @@
 //
 // If this master's host is lost, the next master learns the job from a copy. No decision waits for
 // a copy, so the newest records may be missing in it. Two nodes have copies, if possible on hosts
-// other than the master's. If one of them loses its connection, another node takes its place.
+// other than the master's. If one of them loses its connection, another node takes its place. A
+// node that comes later takes the place of one that shares a host with the master or the other
+// copy.
 
 #include <cstdint>
 #include <map>
@@ -65,8 +67,12 @@ class JournalCopies {
     std::vector<std::string> told;
   };
 
+  // Whether the copies are on different hosts, none of them the master's.
+  bool AreApart() const;
+
   std::string own_host_;
   uint64_t piece_max_;
+  bool has_newcomer_ = false;  // since the keepers were chosen
   std::map<NodeId, Node> here_;
   std::map<NodeId, Keeper> keepers_;
 };

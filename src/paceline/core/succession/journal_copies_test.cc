@@ -86,6 +86,19 @@ TEST_F(JournalCopiesTest, GivesTheCopyOfALostNodeToAnother) {
   EXPECT_EQ(copies_.keepers(), (std::vector<std::string>{"node1", "node2"}));
 }
 
+TEST(JournalCopies, LeaveTheMastersHostWhenOtherHostsCome) {
+  JournalCopies copies("m", 10);
+  copies.Came(kOne, "node0", "m");
+  copies.Came(kTwo, "node1", "m");
+  EXPECT_EQ(copies.Next(5).size(), 2U);
+  copies.Came(kThree, "node2", "a");
+  EXPECT_EQ(copies.Next(5).size(), 1U);
+  EXPECT_EQ(copies.keepers(), (std::vector<std::string>{"node0", "node2"}));
+  copies.Came(kFour, "node3", "b");
+  EXPECT_EQ(copies.Next(5).size(), 1U);
+  EXPECT_EQ(copies.keepers(), (std::vector<std::string>{"node2", "node3"}));
+}
+
 TEST_F(JournalCopiesTest, BeginsAnewOnANewConnection) {
   Next(5);
   copies_.Held(kOne, 5);
