@@ -75,13 +75,13 @@ class AgentTurn {
   void operator()(const RankSpawned& event) {
     Slot& slot = m_.slots_[event.local_rank];
     if (slot.alive && slot.process && slot.process->pid == event.pid) return;
-    slot = Slot{};
-    slot.alive = true;
     RankReport rank;
     rank.generation = event.generation;
-    rank.rank = Rank(m_.assignment_.first_rank + event.local_rank);
+    rank.rank = slot.spawning_rank;  // the next assignment may have come since
     rank.local_rank = event.local_rank;
     rank.pid = event.pid;
+    slot = Slot{};
+    slot.alive = true;
     slot.process = rank;
     if (rank.rank.value() == 0) Do(HoldStorePort{});
   }
@@ -218,7 +218,7 @@ class AgentTurn {
     MARK("spawn failed");
     RankReport rank;
     rank.generation = slot.spawning_generation;
-    rank.rank = Rank(m_.assignment_.first_rank + local);
+    rank.rank = slot.spawning_rank;
     rank.local_rank = local;
     rank.state = State::kExited;
     rank.exit.kind = ExitCause::Kind::kNotStarted;
@@ -228,6 +228,11 @@ class AgentTurn {
     Do(ReportRankExit{rank});
   }
 
+  void BeginSpawn(uint32_t local, Slot& slot) {
+    slot.spawning_generation = m_.assignment_.generation;
+    slot.spawning_rank = Rank(m_.assignment_.first_rank + local);
+  }
+
   // Without a starter, the ranks that wait for it fail, as after a failed start.
   void MissStarter(const std::string& why) {
     const Assignment& assignment = m_.assignment_;
@@ -235,7 +240,7 @@ class AgentTurn {
     for (uint32_t local = 0; local < assignment.rank_count; ++local) {
       Slot& slot = m_.slots_[local];
       if (!slot.Lacks(assignment.generation)) continue;
-      slot.spawning_generation = assignment.generation;
+      BeginSpawn(local, slot);
       SpawnDidFail(local, slot, why);
     }
   }
@@ -425,14 +430,13 @@ class AgentTurn {
     for (uint32_t local = 0; local < assignment.rank_count; ++local) {
       Slot& slot = m_.slots_[local];
       if (!slot.Lacks(assignment.generation)) continue;
+      BeginSpawn(local, slot);
       slot.spawning = true;
-      slot.spawning_generation = assignment.generation;
-      const Rank rank(assignment.first_rank + local);
-      if (rank.value() == 0) {
+      if (slot.spawning_rank.value() == 0) {
         Do(ReleaseStorePort{});
         m_.held_port_ = 0;
       }
-      Do(SpawnRank{local, rank, assignment});
+      Do(SpawnRank{local, slot.spawning_rank, assignment});
     }
   }
 

@@ -162,6 +162,7 @@ class AgentMachine {
     bool alive = false;
     bool spawning = false;
     Generation spawning_generation;
+    Rank spawning_rank;           // in the world of that generation
     uint32_t spawn_failures = 0;  // in a row, of this generation
     bool termed = false;
     bool killed = false;

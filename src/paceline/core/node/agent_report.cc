@@ -32,7 +32,7 @@ std::vector<RankReport> AgentMachine::Ranks() const {
     if (slot.spawning) {
       RankReport rank;
       rank.generation = slot.spawning_generation;
-      rank.rank = Rank(assignment_.first_rank + local);
+      rank.rank = slot.spawning_rank;
       rank.local_rank = local;
       ranks.push_back(rank);
     } else if (slot.process) {

@@ -210,6 +210,20 @@ TEST(AgentMachine, KillsAnOlderRankAtOnceAndStartsTheNextOneInItsEmptyPlace) {
   EXPECT_EQ(machine.carried_out(), Generation(2));
 }
 
+TEST(AgentMachine, ALateStartHasItsRankOfTheWorldThatAskedForIt) {
+  AgentMachine machine = Ordered();
+  machine.Step(At(2), MasterLinked{});
+  Assignment next = RunOrder(2);
+  next.first_rank = 4;
+  machine.Step(At(3), AssignmentReceived{next});
+  ASSERT_EQ(machine.Ranks().size(), 1u);
+  EXPECT_EQ(machine.Ranks()[0].rank, Rank(0));
+  machine.Step(At(4), RankSpawned{0, Generation(1), 77});
+  ASSERT_EQ(machine.Ranks().size(), 1u);
+  EXPECT_EQ(machine.Ranks()[0].generation, Generation(1));
+  EXPECT_EQ(machine.Ranks()[0].rank, Rank(0));
+}
+
 TEST(AgentMachine, IgnoresAnOrderOfThePast) {
   AgentMachine machine = Running(RunOrder(1));
   machine.Step(At(10), AssignmentReceived{RunOrder(3)});
