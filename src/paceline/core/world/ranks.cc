@@ -401,7 +401,7 @@ bool NoteAdvance(Turn& turn) {
 
 Instant AdvanceDeadline(const JobState& state, const Watch& watch) {
   if (!state.world) return Instant::Max();
-  const bool all_run = watch.running_seats >= state.world->seats.size();
+  const bool all_run = watch.running_seats + state.finished_count >= state.world->seats.size();
   if (state.phase == Phase::kStarting && all_run) return state.phase_since + kStepless;
   const bool is_awaited = state.phase == Phase::kRunning && !state.progress_in_world &&
                           state.budget.failures_without_progress > 0;
