@@ -272,6 +272,7 @@ void NoteReboot(Turn& turn, const NodeState& node, const NodeReport& report) {
   link.ranks.clear();
   link.carried_out = Generation();
   LoseNode(turn, node, "was rebooted", {});
+  link.connection.reset();  // its agent has ended; the next one's is not counted yet
   turn.Emit(Joined(node.id, report, true), {turn.state().last_seq});
 }
 
@@ -282,6 +283,7 @@ void TakeOver(Turn& turn, const NodeState& node, const NodeReport& report) {
   link.ranks.clear();
   link.carried_out = Generation();
   if (node.IsMember()) LoseNode(turn, node, "was replaced", {});
+  link.connection.reset();  // its agent has ended; the next one's is not counted yet
   turn.Emit(Joined(node.id, report, true), {turn.state().Find(node.id)->cause});
 }
 
@@ -374,11 +376,6 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
   TakeWholeTruth(turn, id, report);
   if (leaving) return;
   NoteReturn(turn, id, former_agent);
-  if (turn.state().Find(id)->boot_id != report.boot_id && !HoldsRanks(turn.Link(id))) {
-    // The node was lost and has rebooted since: it returns with its new data.
-    turn.Emit(Joined(id, report, true), {turn.state().Find(id)->cause});
-    CountConnection(turn, id, true);
-  }
   WelcomeBack(turn, id);
   turn.Rewatch(id);
 }

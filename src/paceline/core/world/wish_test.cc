@@ -172,6 +172,15 @@ TEST_F(WishTest, ALostNodeIsWishedForInItsNextIncarnation) {
   EXPECT_TRUE(refused_.empty());
 }
 
+// The host died with an open connection, and the platform has told of it first.
+TEST_F(WishTest, ANextIncarnationCountsBeforeTheFormerConnectionEnds) {
+  Register(0, 0);
+  Gone(0, 0);
+  Register(0, 1);
+  Pass(job_.state().spec.timers.join_window + Duration::Seconds(5));
+  EXPECT_EQ(StatusOf(0), Status::kSeated) << told_;
+}
+
 TEST_F(WishTest, ANoticeAsksForTheNextIncarnationAndTheNodeTrainsOn) {
   Register(0, 0);
   Register(1, 0);
