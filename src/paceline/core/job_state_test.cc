@@ -22,10 +22,10 @@ class DamagedJournal : public ::testing::Test {
   void GoOn() {
     Instant now = job_.state().last_record_at;
     job_.Step(now, MasterStarted{1});
-    for (int i = 0; i < 3; ++i) {
-      now += Duration::Seconds(30);
+    for (int i = 0; i < 900; ++i) {
+      now += Duration::Milliseconds(100);  // longer steps count as a stall of the master
       job_.Step(now, TimePassed{});
-      EXPECT_FALSE(job_.Pending().empty());
+      ASSERT_FALSE(job_.Pending().empty());
     }
   }
 

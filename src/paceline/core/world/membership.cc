@@ -449,6 +449,8 @@ void GiveTimeBack(Turn& turn, Duration time) {
   for (auto& [id, link] : turn.links()) {
     link.last_heard = std::min(turn.now(), link.last_heard + time);
     link.disconnected_at = std::min(turn.now(), link.disconnected_at + time);
+    const Instant started = std::max(link.listens_since, turn.state().phase_since);
+    link.listens_since = std::min(turn.now(), started + time);  // see JudgeStart
     // Else that time would count as a sign of life in a contest for the name.
     for (Rival& rival : link.rivals) rival.since = std::min(turn.now(), rival.since + time);
   }

@@ -181,6 +181,18 @@ TEST_F(WishTest, ANextIncarnationCountsBeforeTheFormerConnectionEnds) {
   EXPECT_EQ(StatusOf(0), Status::kSeated) << told_;
 }
 
+// The master's machine was paused. What the nodes have sent meanwhile is read one after the other.
+TEST_F(WishTest, AMasterThatStoodStillDoesNotCallAStartTooLong) {
+  for (uint32_t index = 0; index < 2; ++index) Register(index, 0);
+  Pass(Duration::Seconds(5));
+  ASSERT_EQ(job_.state().phase, Phase::kStarting);
+  const Generation generation = job_.state().world->generation;
+  now_ += job_.state().spec.timers.start_timeout;
+  Pass(Duration::Seconds(1));
+  ASSERT_TRUE(job_.state().world.has_value());
+  EXPECT_EQ(job_.state().world->generation, generation) << told_;
+}
+
 TEST_F(WishTest, ANoticeAsksForTheNextIncarnationAndTheNodeTrainsOn) {
   Register(0, 0);
   Register(1, 0);
