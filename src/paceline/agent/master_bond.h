@@ -38,7 +38,7 @@ class MasterBond {
   }
 
   wire::JournalHeld Take(wire::JournalBytes piece) {
-    const bool is_too_much = copy_.taken() + piece.content.size() > kCopyBytesMax;
+    const bool is_too_much = piece.from + piece.content.size() > kCopyBytesMax;
     const uint64_t term = copy_.offer().term;
     if (!is_too_much) copy_.Take(std::move(piece));
     if (copy_.offer().term != term) {
@@ -54,7 +54,7 @@ class MasterBond {
   }
 
  private:
-  // More than a master sends.
+  // A master sends 64 MiB, and one record more.
   static constexpr uint64_t kCopyBytesMax = 80 << 20;
 
   core::TermGuard guard_;

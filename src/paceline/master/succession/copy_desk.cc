@@ -17,6 +17,7 @@ void CopyDesk::Append(const std::vector<core::Record>& records) {
   for (const core::Record& record : records) {
     wire::AppendCopied(record, &content_);
     ends_.push_back(content_.size());
+    if (content_.size() > kContentBytesMax) break;
   }
   if (content_.size() <= kContentBytesMax) return;
   is_full_ = true;

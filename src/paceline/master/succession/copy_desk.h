@@ -17,8 +17,8 @@ namespace paceline::master {
 
 class CopyDesk {
  public:
-  // Largest copy, in bytes; master and agents keep it in memory. Records beyond it are not copied,
-  // so the history of the next master ends there.
+  // In bytes; master and agents keep a copy in memory. The record with which a copy gets larger is
+  // its last one, and the history of the next master ends there.
   static constexpr size_t kContentBytesMax = 64 << 20;
   // Largest piece of an answer to JournalWanted, which has to fit into one message.
   static constexpr uint64_t kPieceBytes = 128 << 10;
