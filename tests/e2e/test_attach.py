@@ -72,6 +72,10 @@ def test_a_job_whose_master_is_gone_says_how_to_take_it_over(job: Job) -> None:
         done = job.command(word, "--job", str(job.run_dir))
         said = done.stdout + done.stderr
         assert f"paceline run --resume --run-dir {job.run_dir} takes over" in said, said
+    for word in ("stop", "stacks", "attach"):  # the agent and its ranks live
+        done = job.command(word, "--job", str(job.run_dir))
+        assert done.returncode == 3 and "its agents and ranks go on" in done.stderr, done
+        assert f"paceline run --resume --run-dir {job.run_dir} takes over" in done.stderr, done
     take_over(job)
 
 

@@ -18,26 +18,31 @@ std::string NoLauncherText(const JobPlace& place) {
                 ResumeCommand(place.run_dir));
 }
 
-namespace {
-
-// Without a master on this host, its agents tell that it takes part.
-bool TakesPart(const JobPlace& place) {
-  if (place.has_master()) return true;
+bool HasAgents(const JobPlace& place) {
   const auto card = ReadJobCard(place.run_dir);
-  return place.is_joined && card.ok() && HasAgent(*card, place.run_dir);
+  return card.ok() && HasAgent(*card, place.run_dir);
 }
 
-}  // namespace
+Problem NobodyLeads(const JobPlace& place) {
+  return {.code = "PL-E030",
+          .what = Concat("nobody leads ", place.id, " now"),
+          .where = place.run_dir,
+          .why = "its master and its launcher have ended; its agents and ranks go on",
+          .fix = Concat(ResumeCommand(place.run_dir), " takes over; then try again")};
+}
 
 std::vector<std::string> HostTroubles(const JobPlace& place, bool is_over) {
   std::vector<std::string> troubles;
-  if (!is_over && !place.has_launcher() && TakesPart(place)) {
+  const bool takes_part = place.has_master() || HasAgents(place);
+  if (!is_over && !place.has_launcher() &&
+      (place.has_master() || (place.is_joined && takes_part))) {
     troubles.push_back(NoLauncherText(place));
   }
   agent::DiskWatch disk;
   disk.Look(agent::MonotonicNow(), agent::DiskWatch::FreeBytes(place.run_dir));
-  if (disk.is_full() && !is_over) troubles.push_back(FullDiskText(place.run_dir));
-  if (disk.is_full() && is_over) {
+  const bool has_ended = is_over || (!place.has_launcher() && !takes_part);
+  if (disk.is_full() && !has_ended) troubles.push_back(FullDiskText(place.run_dir));
+  if (disk.is_full() && has_ended) {
     troubles.push_back(Concat("the disk of the run directory, ", Visible(place.run_dir),
                               ", is full. If it was full at the job's end, the ranks' last output "
                               "is lost, and so may be the job's last records."));

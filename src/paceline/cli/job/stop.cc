@@ -7,6 +7,7 @@
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
 
 namespace paceline::cli {
@@ -60,13 +61,25 @@ Problem PartHasEnded(const JobPlace& place) {
           .fix = "paceline stop on the master's host, to stop the job"};
 }
 
+Problem PartHasNoLauncher(const JobPlace& place) {
+  return {.code = "PL-E030",
+          .what = "nobody watches over this host's part of " + place.id + " now",
+          .where = place.run_dir,
+          .why = "its launcher has ended; its agents and ranks go on with the master at " +
+                 place.master_addr,
+          .fix = "paceline stop on the master's host, to stop the job; or, to stop this part, " +
+                 ResumeCommand(place.run_dir) + " takes over, then try again"};
+}
+
 int NotRunning(const JobPlace& place, Output& out) {
   const auto status = StatusOf(place, kLook);
   if (status.ok() && status->phase == "finished") {
     out.Say(place.id + " has ended already: " + Visible(status->final_reason));
     return kExitDone;
   }
-  if (place.is_joined) return out.Fail(PartHasEnded(place));
+  const bool has_agents = HasAgents(place);
+  if (place.is_joined) return out.Fail(has_agents ? PartHasNoLauncher(place) : PartHasEnded(place));
+  if (has_agents) return out.Fail(NobodyLeads(place));
   return out.Fail({.code = "PL-E030",
                    .what = "no process of " + place.id + " runs on this host",
                    .where = place.run_dir,

@@ -45,6 +45,7 @@ int Ended(const JobPlace& place, Output& out) {
   const auto status = StatusOf(place, kAttachPatience);
   if (!status.ok()) return out.Fail(status.problem());
   if (!status->exit_code.has_value()) {
+    if (!place.is_joined && HasAgents(place)) return out.Fail(NobodyLeads(place));
     return out.Fail({.code = "PL-E030",
                      .what = "the job does not run any more, although it has not ended",
                      .where = place.run_dir,

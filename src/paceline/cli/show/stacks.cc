@@ -10,6 +10,7 @@
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/settings/value.h"
 
@@ -124,6 +125,7 @@ std::string StacksJson(const JobPlace& place, const std::vector<RankStack>& stac
 }
 
 Problem NoStacksOf(const JobPlace& place) {
+  if (!place.is_joined && HasAgents(place)) return NobodyLeads(place);
   return {.code = "PL-E030",
           .what = Concat("no process of ", place.id, " runs on this host"),
           .where = place.run_dir,
