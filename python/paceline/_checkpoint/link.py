@@ -20,7 +20,7 @@ _CONNECT_SECONDS = 60.0
 _PAUSE_SECONDS = 0.02
 _AGAIN_SECONDS = 1.0
 _POLL_SECONDS_MAX = 86_400.0  # poll(2) takes milliseconds in 31 bits
-_GOODBYE_SECONDS = 2.0
+_GOODBYE_SECONDS = 30.0
 
 Fields = dict[str, object]
 
@@ -110,9 +110,10 @@ class Link:
         self.opened = self.request(hello, "opened")
 
     def close(self) -> None:
-        """Tell the keeper that this rank closes, and wait briefly for its answer.
+        """Tell the keeper that this rank closes, and wait for its answer.
 
-        The keeper releases the claim on the directory before it answers.
+        Before it answers, the keeper removes what is left of earlier commits, and releases the
+        claim on the directory. It answers within seconds, even if storage hangs.
         """
         if self._socket is not None:
             with contextlib.suppress(OSError, CheckpointError, _LateError):

@@ -142,6 +142,7 @@ class CheckpointStation {
   void OnClaim();
   void TellAll(const std::string& text);
   void OnDamaged(const nlohmann::json& message);
+  void LetGo();
   void Wait(Waiting waiting);
   void OnDone(CheckpointDone done);
   void On(ShardDone& done);

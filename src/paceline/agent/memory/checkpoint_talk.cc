@@ -17,6 +17,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kNoticeAfterNs = 10'000'000'000;
+// How long a close waits until no file of an earlier commit is left to remove.
+constexpr Duration kTidyMax = Duration::Seconds(5);
 
 // {"directory": "/d", "keep": 3, "every": "auto" | {"steps": n} | {"seconds": x}}
 std::optional<CheckpointTerms> TermsIn(const json& message) {
@@ -103,11 +105,18 @@ void CheckpointStation::OnLine(LineServer::PeerId peer, const std::string& line)
   } else if (op == "damaged") {
     OnDamaged(message);
   } else if (op == "close") {
-    // After the close, the user may remove the directory, or another job may save there.
-    if (setup_.is_private && openers_.size() == 1) claims_->Release();
+    if (setup_.is_private && openers_.size() == 1) LetGo();
     Feed(core::RankFinished{peer});
     Answer(peer, {{"op", "closed"}});
   }
+}
+
+// After the close, the user may remove or copy the directory, or another job may save there. So the
+// worker first ends the clean-up that it does after a commit. If storage hangs, nobody waits for
+// it.
+void CheckpointStation::LetGo() {
+  (void)worker_->AwaitIdle(kTidyMax);
+  claims_->Release();
 }
 
 // Keeps the message until `Readmit`. After 10 s the rank is told what it waits for.
