@@ -5,21 +5,62 @@ import os
 import select
 import shutil
 import signal
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 
 def end_keepers(runtime: Path, *, keeps_memory: bool = False) -> None:
     """Kill each keeper of that runtime folder. Its memory goes with it, unless that is kept."""
     for lock in runtime.glob("*.lock"):
-        socket = str(lock).removesuffix(".lock").encode()
-        for entry in Path("/proc").iterdir():
+        for pid in _pids(lock):
             with contextlib.suppress(OSError):
-                command = (entry / "cmdline").read_bytes().split(b"\0")
-                if b"keeper" in command and socket in command:
-                    _end(int(entry.name))
+                _end(pid)
         if not keeps_memory:
             job = lock.name.removesuffix(".sock.lock")
             shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
+
+
+@contextlib.contextmanager
+def stopped_keeper() -> Iterator[Callable[[], None]]:
+    """The keepers of this test are stopped, until the function that this yields is called."""
+    (lock,) = Path(os.environ["PACELINE_RUNTIME_DIR"]).glob("*.lock")
+    pids = _pids(lock)
+    assert pids
+
+    def go_on() -> None:
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        end = time.monotonic() + 60
+        while not all(_is_stopped(pid) for pid in pids):
+            assert time.monotonic() < end, "the keeper does not stop"
+            time.sleep(0.01)
+        yield go_on
+    finally:
+        go_on()
+
+
+def _is_stopped(pid: int) -> bool:
+    """Whether each of its threads stands still."""
+    states = [task.read_text().rpartition(")")[2].split()[0]
+              for task in Path(f"/proc/{pid}/task").glob("*/stat")]
+    return set(states) == {"T"}
+
+
+def _pids(lock: Path) -> list[int]:
+    """The keepers that were started for the socket of that lock."""
+    socket = str(lock).removesuffix(".lock").encode()
+    found: list[int] = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            command = (entry / "cmdline").read_bytes().split(b"\0")
+            if b"keeper" in command and socket in command:
+                found.append(int(entry.name))
+    return found
 
 
 def _end(pid: int) -> None:

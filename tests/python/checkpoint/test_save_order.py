@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from agent_double import wait_until
+from keepers import stopped_keeper
 from paceline._checkpoint import save_order
+from paceline._checkpoint.link import Link
 from paceline._checkpoint.ticket import Ticket
 from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer, load
@@ -80,6 +83,8 @@ def test_retention_follows_the_order_of_saving(tmp_path: Path) -> None:
     with Checkpointer(tmp_path / "c", keep=2) as ckpt:
         for step in (10, 11, 12, 3, 4):
             ckpt.save(step, state).wait("durable")
+    # The keeper tidies after its answer.
+    wait_until(lambda: len(list((tmp_path / "c").glob("step-*"))) == 2, "older ones are gone")
     names = sorted(path.name for path in (tmp_path / "c").glob("step-*"))
     assert names == ["step-3-g1-b1", "step-4-g1-b1"]
 
@@ -133,12 +138,18 @@ def test_the_ticket_of_a_save_that_nothing_keeps_says_so(level: str) -> None:
     assert error.value.why == "every slot for an image in memory was in use"
 
 
-def test_a_wait_with_a_timeout_ends_and_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_a_wait_with_a_timeout_ends_and_leaves_nothing_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     state = {"x": torch.zeros(10)}
     ckpt = Checkpointer(tmp_path / "c", every=1000)
     first = ckpt.save(0, state)
-    with pytest.raises(TimeoutError, match="step 0"):
-        first.wait("durable", timeout=0.0)
+    withdraw = Link._withdraw
+    # The keeper could be quick enough to answer. So it is stopped until the wait has ended.
+    with stopped_keeper() as goes_on, monkeypatch.context() as patch:
+        patch.setattr(Link, "_withdraw", lambda *words: (goes_on(), withdraw(*words)))
+        with pytest.raises(TimeoutError, match="step 0"):
+            first.wait("durable", timeout=0.0)
     second = ckpt.save(1, state)
     second.wait("durable", timeout=60)
     first.wait("durable", timeout=60)
