@@ -15,13 +15,14 @@ def test_row_3_tensors_that_change_while_a_step_is_persisted(tmp_path: Path) -> 
     """What is stored is the state at `save`, whatever the script does with it from then on."""
     state = {"model": torch.nn.Linear(1 << 20, 4, bias=False), "loose": torch.zeros(1 << 20)}
     weight = state["model"].weight  # pyright: ignore
-    done = threading.Event()
+    has_begun, done = threading.Event(), threading.Event()
 
     def scribble() -> None:
         while not done.is_set():
             with torch.no_grad():
                 weight.add_(1)
                 state["loose"].add_(1)  # pyright: ignore
+            has_begun.set()
 
     with Checkpointer(tmp_path / "c", every=1) as ckpt:
         ckpt.restore(state)
@@ -30,9 +31,11 @@ def test_row_3_tensors_that_change_while_a_step_is_persisted(tmp_path: Path) -> 
                 weight.fill_(step)
                 state["loose"].fill_(step)  # pyright: ignore
             ticket = ckpt.save(step, state)
+            has_begun.clear()
             done.clear()
             other = threading.Thread(target=scribble)
             other.start()
+            assert has_begun.wait(60)
             ticket.wait("durable")
             done.set()
             other.join()

@@ -10,6 +10,7 @@ from pathlib import Path
 import paceline.torch as pl
 import pytest
 import torch
+from agent_double import wait_until
 from keepers import end_keepers
 from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer
@@ -119,6 +120,8 @@ def test_a_newer_version_is_refused_before_anything_goes_on(three: Path) -> None
         done = restore_in_a_new_process(three)
         assert done.returncode == 1 and "was written by a newer paceline" in done.stderr, done
         assert f"{newest.name}: a newer version of paceline wrote the manifest" in done.stderr
+    # The keeper of a script that failed lets go of the directory when it sees the script's end.
+    wait_until(lambda: not (three / ".paceline-claim").exists(), "the claim is gone")
     after = sorted(path.name for path in three.iterdir())
     assert after == before and manifest.read_text() == text
     with pytest.raises(CheckpointError, match=r"written by a newer paceline(.|\n)*checkpoint/2"):
