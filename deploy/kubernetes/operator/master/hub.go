@@ -11,6 +11,7 @@ import (
 type Hub struct {
 	changed func(key string)
 	now     func() time.Time
+	after   func(time.Duration, func()) // calls a function later
 
 	mutex   sync.Mutex
 	clients map[string]*client
@@ -18,7 +19,8 @@ type Hub struct {
 
 // NewHub makes a hub that calls `changed` whenever a master was heard or its stream broke.
 func NewHub(changed func(key string), now func() time.Time) *Hub {
-	return &Hub{changed: changed, now: now, clients: map[string]*client{}}
+	after := func(pause time.Duration, do func()) { time.AfterFunc(pause, do) }
+	return &Hub{changed: changed, now: now, after: after, clients: map[string]*client{}}
 }
 
 // Dial makes sure that there is a stream to the target. A stream to another target is closed first.
@@ -83,7 +85,7 @@ func (h *Hub) Conclude(key, why string) {
 	}
 	delete(h.clients, key)
 	old.give(why)
-	time.AfterFunc(old.target.Grace, func() {
+	h.after(old.target.Grace, func() {
 		h.mutex.Lock()
 		defer h.mutex.Unlock()
 		old.hangUp()
