@@ -16,6 +16,7 @@ import pytest
 import torch
 from agent_double import wait_until
 from command import find_binary
+from keepers import stopped_keeper
 from paceline._storage import directory_id
 from paceline.torch import Checkpointer, CheckpointError
 
@@ -252,7 +253,7 @@ def holder(place: Path, *, launched: bool, name: str = "first") -> Iterator[subp
         yield child
     finally:
         stop.touch()
-        child.communicate(timeout=60)
+        child.communicate(timeout=300)
 
 
 def attempt(place: Path, *, launched: bool, name: str = "second") -> tuple[int, str]:
@@ -262,7 +263,7 @@ def attempt(place: Path, *, launched: bool, name: str = "second") -> tuple[int, 
     if launched:
         command = [find_binary(), "run", "--nproc-per-node", "1", "--max-restarts", "0",
                    "--run-dir", str(place.parent / name), str(script), str(place)]  # fmt: skip
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -353,13 +354,29 @@ def test_a_claim_of_another_host_that_changes_is_the_error(tmp_path: Path) -> No
     assert json.loads((place / ".paceline-claim").read_text())["job_id"] == "alive"
 
 
+def replace_claim(path: Path, claim: dict[str, object]) -> None:
+    """Write it at a moment at which the keeper does not renew its own.
+
+    A renewal that has begun would replace it again: only silent keepers have competitors.
+    """
+
+    def is_replaced() -> bool:
+        with stopped_keeper():
+            is_renewed_now = any(path.parent.glob(f"{path.name}.new-*"))
+            if not is_renewed_now:
+                path.write_text(json.dumps(claim))
+        return not is_renewed_now
+
+    wait_until(is_replaced, "the keeper renews its claim")
+
+
 def test_a_writer_whose_claim_is_taken_trains_on_and_commits_nothing(tmp_path: Path) -> None:
     ckpt = Checkpointer(tmp_path / "c", every=1)
     assert ckpt.restore(state()) == 0
     ckpt.save(0, state(1)).wait("durable")
     path = tmp_path / "c" / ".paceline-claim"
     thief = json.loads(path.read_text()) | {"job_id": "thief", "boot_id": "other"}
-    path.write_text(json.dumps(thief))
+    replace_claim(path, thief)
     ticket = ckpt.save(1, state(2))
     with pytest.raises(CheckpointError, match="is another job's now: job thief"):
         ticket.wait("durable")
