@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -54,12 +53,6 @@ def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADL
             said = "" if job is None else f"; stderr:\n{job.stderr}"
             raise AssertionError(f"did not happen in {deadline_s} s: {what}{said}")
         pause.wait(0.03)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def processes_of(job_id: str, run_dir: Path) -> dict[int, str]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import socket
-
 import boto3
+from free_ports import free_port
 from moto.s3.models import s3_backends
 from moto.server import ThreadedMotoServer
 
@@ -25,9 +24,7 @@ class ObjectStore:
     """Started at once; `stop` and `start` take it away and bring it back with all its objects."""
 
     def __init__(self) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self._port: int = probe.getsockname()[1]
+        self._port = free_port()
         self.url = f"http://127.0.0.1:{self._port}"
         # What moto keeps is the process's, and would outlive a test.
         s3_backends.reset()

@@ -8,7 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job import Job, eventually, free_port
+from free_ports import free_port
+from job import Job, eventually
 
 MakeJob = Callable[[str], Job]
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from job import DEADLINE_S, GRACE_S, Job, binary, eventually, free_port
+from free_ports import free_port
+from job import DEADLINE_S, GRACE_S, Job, binary, eventually
 
 ONE = ["--standalone", "--nproc-per-node", "1"]
 

@@ -7,12 +7,12 @@ import os
 import secrets
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 from job import Job, JsonDict, eventually
 
 EXIT_FENCED = 92
@@ -23,9 +23,7 @@ class Placed:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.endpoint = f"127.0.0.1:{probe.getsockname()[1]}"
+        self.endpoint = f"127.0.0.1:{free_port()}"
         self.make_credentials()
         self.shape = ["--nnodes", "1:2", "--grow", "now"]
         self.master = self.master_of(1, survivors=0)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from job import SCRIPTS, Job, eventually, free_port
+from free_ports import free_port
+from job import SCRIPTS, Job, eventually
 
 pytestmark = pytest.mark.alone
 

@@ -9,13 +9,13 @@ compiled code for two GPUs. test_torchrun_flags.py compares the parser.
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from free_ports import free_port
 from job import DEADLINE_S, binary, processes_of, shared_runtime_dir
 
 torch = pytest.importorskip("torch", reason="torch is not installed: NOT RUN")
@@ -130,12 +130,6 @@ def python_script(bench: Bench) -> list[str]:
 
 def shell_script(bench: Bench) -> list[str]:
     return ["./script.sh", str(bench.touched)]
-
-
-def free_port() -> int:
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        return int(held.getsockname()[1])
 
 
 def elastic(port: int, conf: str) -> list[str]:

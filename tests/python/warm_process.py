@@ -11,7 +11,6 @@ import os
 import runpy
 import select
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -24,12 +23,6 @@ import pytest
 from paceline import _native
 
 DEADLINE_SECONDS = 200.0  # of a script; only one that hangs reaches it
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,6 +86,8 @@ class Warm:
 
     def run_ranks(self, count: int, script: str, *words: str) -> list[Ended]:
         """A world of so many ranks, each with what torch.distributed reads."""
+        from free_ports import free_port  # the process that forks has no such module
+
         common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()),
                   "OMP_NUM_THREADS": "1", "WORLD_SIZE": str(count)}
         pids = [self.start(script, *words, env={**common, "RANK": str(rank)})

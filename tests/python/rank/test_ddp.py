@@ -5,7 +5,7 @@ import signal
 from pathlib import Path
 
 from agent_double import Starter, starter, wait_until
-from warm_process import free_port
+from free_ports import free_port
 
 TRAIN = """
 import os, sys, torch
