@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from agent_double import Starter, starter, wait_until
+from agent_double import Starter, kill_group, starter, wait_until
 from free_ports import free_port
 
 TRAIN = """
@@ -52,7 +52,7 @@ def test_world_after_world_from_one_starter(tmp_path: Path) -> None:
         wait_until(lambda: all(running.slot(i)["step"] > 3 for i in range(2)), "the first steps")
         os.kill(first, signal.SIGKILL)
         assert running.peer.wait("exited", pid=first)["wait_status"] == signal.SIGKILL
-        os.killpg(second, signal.SIGKILL)
+        kill_group(second)  # which may have ended by itself, because its peer is gone
         running.peer.wait("exited", pid=second)
         for pid in start_world(running, 2, 5):
             assert running.peer.wait("exited", pid=pid)["wait_status"] == 0
