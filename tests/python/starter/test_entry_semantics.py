@@ -32,12 +32,10 @@ ATEXIT = """
 import atexit, threading, sys
 atexit.register(print, "first registered")
 atexit.register(print, "last registered")
-done = threading.Event()
 def late():
-    done.wait(60)
+    threading.main_thread().join()
     print("thread ended")
 threading.Thread(target=late).start()
-threading.Timer(0.05, done.set).start()
 sys.stdout.write("no newline at the end")
 """
 UNCLOSED = """
