@@ -24,7 +24,7 @@ from agent_double import (
     wait_until,
     write_page,
 )
-from paceline._base.processes import has_gone, start_time
+from paceline._base.processes import has_gone, start_time, stat_of
 from paceline._native import SlotBook
 
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin = None\nimport signal\nsignal.pause()\n"
@@ -150,10 +150,10 @@ def test_a_slot_whose_rank_has_just_ended_is_free(bare: Starter) -> None:
     """The agent saw the end and asks for the next rank before the starter came to look."""
     pid = bare.spawn("script", "waits.py")["pid"]
     os.kill(bare.process.pid, signal.SIGSTOP)
+    wait_until(lambda: stat_of(bare.process.pid)[0] == "T", "the starter stands still")
     bare.ask_spawn("script", "ends.py")
     os.kill(pid, signal.SIGKILL)
-    state = Path(f"/proc/{pid}/stat")
-    wait_until(lambda: state.read_text().rsplit(")", 1)[1].split()[0] == "Z", "a zombie")
+    wait_until(lambda: stat_of(pid)[0] == "Z", "a zombie")
     os.kill(bare.process.pid, signal.SIGCONT)
     ended, spawned, last = (bare.peer.read() for _ in range(3))
     assert ended and spawned and last
