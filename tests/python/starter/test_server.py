@@ -314,6 +314,9 @@ def test_ranks_survive_a_dead_starter_and_their_slot_is_guarded(tmp_path: Path) 
     (tmp_path / "waits.py").write_text(WAITS)
     with starter(tmp_path) as first:
         child = first.spawn("script", "waits.py")
+        # Until it runs its script, a fork of the starter has the starter's lock and socket.
+        printed = tmp_path / f"out{child['id']}"
+        wait_until(lambda: printed.read_text() == "ready\n", "the rank runs its script")
         first.process.kill()
         first.process.wait(DEADLINE_SECONDS)
         second = Starter(start_starter(tmp_path), tmp_path)
