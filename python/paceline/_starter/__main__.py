@@ -28,7 +28,8 @@ from paceline._starter.imports import ImportList
 from paceline._starter.server import Server, Warmth, start_time
 
 _RETRIES_MAX = 5
-_LOCK_SECONDS = 5.0
+# A starter that begins or leaves has the lock for milliseconds, unless a busy host pauses it there.
+_LOCK_SECONDS = 60.0
 # Libraries must not start threads while they load: a fork keeps only the forking thread.
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
