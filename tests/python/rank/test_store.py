@@ -6,11 +6,13 @@ import subprocess
 import sys
 import threading
 import types
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from free_ports import free_port
 from paceline._rank import store
 from paceline._rank.hooks.on_import import when_imported
 
@@ -80,12 +82,18 @@ def test_children_without_the_wrapper_get_the_port_of_the_store(
 
 
 def listening_at(port: int) -> list[str]:
+    """The addresses on which this process listens at that port."""
+    own: set[str] = set()
+    for fd in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor of the listing itself is gone
+            own.add(os.readlink(f"/proc/self/fd/{fd}"))
     found: list[str] = []
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         for line in Path(table).read_text().splitlines()[1:]:
             words = line.split()
             address, _, at = words[1].rpartition(":")
-            if words[3] == "0A" and int(at, 16) == port:
+            is_own = f"socket:[{words[9]}]" in own
+            if words[3] == "0A" and int(at, 16) == port and is_own:
                 found.append(address)
     return found
 
@@ -94,8 +102,7 @@ def listening_at(port: int) -> list[str]:
 def test_the_store_of_one_host_is_not_reached_from_others(libuv: bool) -> None:
     distributed = pytest.importorskip("torch.distributed")
     make = store.on_loopback(distributed.TCPStore)
-    with listener() as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     server = make(host_name="127.0.0.1", port=port, world_size=1, is_master=True,
                   timeout=timedelta(seconds=30), multi_tenant=True, use_libuv=libuv)
     server.set("key", "value")
@@ -122,9 +129,7 @@ def test_older_torch_serves_without_libuv(version: str, monkeypatch: pytest.Monk
         os.close(master_listen_fd)
         return "server"
 
-    with listener() as probe:
-        port = probe.getsockname()[1]
-    assert store.on_loopback(make)("127.0.0.1", port, 2, True, use_libuv=True) == "server"
+    assert store.on_loopback(make)("127.0.0.1", free_port(), 2, True, use_libuv=True) == "server"
     assert tried == ([True, False] if version == "2.99.0" else [False]), "without torch's error"
 
 

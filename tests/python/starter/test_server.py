@@ -24,6 +24,7 @@ from agent_double import (
     wait_until,
     write_page,
 )
+from free_ports import free_port
 from paceline._base.processes import has_gone, start_time, stat_of
 from paceline._native import SlotBook
 
@@ -209,10 +210,11 @@ def test_agents_of_two_nodes_hear_only_of_their_own(bare: Starter) -> None:
 
 
 def test_taken_store_port_is_marked_and_exits_with_75(bare: Starter) -> None:
+    port = free_port()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(("127.0.0.1", port))
         taken.listen()
-        port = taken.getsockname()[1]
         got = bare.run("script", "ends.py", store_port=port)
         assert (got.status, got.out) == (75 << 8, "")
         assert bare.slot(0)["port_taken"]
