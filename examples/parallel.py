@@ -125,8 +125,11 @@ def main() -> None:
                     print(f"step {step} loss {float(out.loss):.6f}", flush=True)
                 checkpointer.save(step, state)
                 step += 1
-                if step == args.kill_at and rank == args.kill_rank and is_first:
-                    os.kill(os.getpid(), signal.SIGKILL)
+                if step == args.kill_at and is_first:
+                    if dist.is_initialized():
+                        dist.barrier()  # until every rank has saved the step: then it is kept
+                    if rank == args.kill_rank:
+                        os.kill(os.getpid(), signal.SIGKILL)
                 if step == args.steps:
                     break
     final = digest(job.state_dict())
