@@ -12,7 +12,7 @@ from paceline._base import launch
 from paceline._rank import progress
 from paceline.parallel.agree import Answer, Question
 
-_SECONDS = 5.0  # an agent that takes longer is being started again
+_SECONDS = 60.0  # an agent that is gone refuses at once, and one of a busy host may take seconds
 _PLAN_BYTES_MAX = 256 << 10
 _ANSWER_BYTES_MAX = 1 << 16
 
