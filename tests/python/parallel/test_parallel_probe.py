@@ -99,10 +99,10 @@ def test_a_probe_is_short_and_leaves_everything_as_it_was(
     net = model()
     before, chance = [one.clone() for one in net.state_dict().values()], torch.get_rng_state()
     done = studied(net)
-    begin = time.process_time()
+    begin = time.thread_time()
     names = [[device.name_of(CPU), 1]]
     text = probe.measure(net, done, CPU, Talk(0, 1, None, "0"), names)
-    assert time.process_time() - begin < 2
+    assert time.thread_time() - begin < 2, "of CPU, on any number of cores"
     assert torch.equal(torch.get_rng_state(), chance)
     assert all(map(torch.equal, before, net.state_dict().values()))
     assert all(one.grad is None for one in net.parameters())
