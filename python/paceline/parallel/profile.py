@@ -45,8 +45,9 @@ def main(words: list[str]) -> int:
 
 def measure(processes: int, script: list[str]) -> dict[str, Any]:
     """Return what that many processes measure together. Raise PlanError if one of them fails."""
-    with tempfile.TemporaryDirectory(prefix="paceline-profile-") as folder:
-        ranks = [_start(rank, processes, script, folder) for rank in range(processes)]
+    with tempfile.TemporaryDirectory(prefix="paceline-profile-") as folder, _kept_port() as kept:
+        port = kept.getsockname()[1]
+        ranks = [_start(rank, processes, script, folder, port) for rank in range(processes)]
         failed = _wait(ranks)
         result = Path(folder, RESULT)
         if failed or not result.exists():
@@ -109,13 +110,15 @@ def _count(asked: int | None) -> int:
     return asked
 
 
-def _start(rank: int, count: int, script: list[str], folder: str) -> "subprocess.Popen[bytes]":
+def _start(
+    rank: int, count: int, script: list[str], folder: str, port: int
+) -> "subprocess.Popen[bytes]":
     """One of the processes. Its words go to a file of the folder."""
     launcher = ("PET_", "PACELINE_", "TORCHELASTIC_", "MASTER_", "GROUP_", "ROLE_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(launcher)}
     environment |= {
         PROFILE: folder, "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(count),
-        "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _port(folder),
+        "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port),
     }  # fmt: skip
     if count > 1:  # as `paceline run` and torchrun start their ranks
         environment.setdefault("OMP_NUM_THREADS", "1")
@@ -124,14 +127,16 @@ def _start(rank: int, count: int, script: list[str], folder: str) -> "subprocess
         return subprocess.Popen(command, env=environment, stdout=words, stderr=words)
 
 
-def _port(folder: str) -> str:
-    """A free port, the same for all processes."""
-    kept = Path(folder, "port")
-    if not kept.exists():
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            kept.write_text(str(one.getsockname()[1]), encoding="ascii")
-    return kept.read_text(encoding="ascii")
+def _kept_port() -> socket.socket:
+    """A socket that keeps a port for the store of rank 0, which listens on it seconds later.
+
+    The store may bind the port because both reuse addresses and this socket does not listen. The
+    kernel gives the port to no other process meanwhile.
+    """
+    kept = socket.socket()
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind(("127.0.0.1", 0))
+    return kept
 
 
 def _wait(ranks: list["subprocess.Popen[bytes]"]) -> list[int]:
