@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
+# Of a command, with the imports and jobs that it starts. Only one that hangs reaches it.
+DEADLINE_S = 600.0
 
 
 def find_binary() -> str:
@@ -31,7 +33,7 @@ def paceline(*args: str, env: dict[str, str] | None = None) -> subprocess.Comple
         [find_binary(), *args],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=DEADLINE_S,
         env=clean | (env or {}),
         check=False,
     )

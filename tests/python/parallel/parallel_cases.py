@@ -167,5 +167,5 @@ class Board:
 
     def get(self, key: str) -> bytes:
         with self._changed:
-            assert self._changed.wait_for(lambda: key in self._values, 30), key
+            assert self._changed.wait_for(lambda: key in self._values, 120), key
             return self._values[key]

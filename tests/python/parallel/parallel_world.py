@@ -25,7 +25,7 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 from paceline import parallel
 
-STEPS, SECONDS_MAX = 3, 240
+STEPS, SECONDS_MAX = 3, 540
 DIGESTS: dict[tuple[str, str, str], str] = {}
 """Of the summaries, which the ranks inherit."""
 

@@ -17,7 +17,7 @@ from torch.nn.functional import mse_loss
 
 from paceline import parallel
 
-STEPS, BATCH, SECONDS_MAX = 32, 24, 200
+STEPS, BATCH, SECONDS_MAX = 32, 24, 540
 NOW = [0.0]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import DEADLINE_S
 from once import made_once
 from parallel_cases import CASES, EIGHT, FURTHER, Case
 
@@ -33,7 +34,7 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 def told(*words: str) -> str:
     command = [sys.executable, str(HERE / "parallel_world.py"), *words]
     done = subprocess.run(
-        command, check=False, cwd=HERE, capture_output=True, text=True, timeout=300
+        command, check=False, cwd=HERE, capture_output=True, text=True, timeout=DEADLINE_S
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from command import DEADLINE_S
 from paceline._rank.error_record import describe as describe_error
 from paceline.parallel import PlanError, assign, describe, parallelize, replicate, split, stage
 from paceline.parallel.annotate import part_of, stage_of
@@ -390,7 +391,7 @@ def test_a_planned_script_keeps_its_annotations(tmp_path: Path) -> None:
     binary = Path(sys.executable).parent / "paceline"
     command = [binary, "plan", "--json", "--cluster", "H100-80G:8", "train.py"]
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True,
-                          env=os.environ, timeout=120)  # fmt: skip
+                          env=os.environ, timeout=DEADLINE_S)  # fmt: skip
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     assert (plan["tensor"], len(plan["stages"])) == (2, 2)

@@ -344,7 +344,7 @@ def agreed(rows: list[dict[str, Any]]) -> list[Any]:
     for one in threads:
         one.start()
     for one in threads:
-        one.join(60)
+        one.join(240)
     return found
 
 

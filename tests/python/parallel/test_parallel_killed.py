@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import DEADLINE_S
 
 ROOT = Path(__file__).resolve().parents[3]
 BINARY = Path(sys.executable).parent / "paceline"
@@ -36,7 +37,7 @@ class Folder:
         command = [str(BINARY), "run", "--standalone", "--nproc-per-node", str(ranks)]
         done = subprocess.run(
             [*command, *script, *map(str, args)], check=False, cwd=self.path, env=environment,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=DEADLINE_S,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout
         return done.stdout

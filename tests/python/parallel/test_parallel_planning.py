@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import DEADLINE_S
 
 HEAD = """
 import os, sys
@@ -45,7 +46,7 @@ def planned(
     environment = os.environ | {"PACELINE_PLANNING": str(answer)}
     environment.pop("WANDB_MODE", None)
     done = subprocess.run(command, check=False, cwd=folder, env=environment, capture_output=True,
-                          text=True, timeout=120)  # fmt: skip
+                          text=True, timeout=DEADLINE_S)  # fmt: skip
     return done, answer
 
 
@@ -118,7 +119,7 @@ def test_the_command_plans_a_script_with_its_own_arguments(tmp_path: Path) -> No
     command = [str(Path(sys.executable).parent / "paceline"), "plan", "--json", "--cluster",
                "H100-80G:4,A100-80G:4", "--global-batch", "64", "train.py", "256"]  # fmt: skip
     done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True,
-                          timeout=120)  # fmt: skip
+                          timeout=DEADLINE_S)  # fmt: skip
     assert done.returncode == 0, done.stderr
     plan = json.loads(done.stdout)
     assert sum(plan["shares"]) == 64 and plan["because"]
@@ -160,5 +161,5 @@ def test_a_pretrained_model_that_is_more_than_its_config_is_told(tmp_path: Path)
 
 def test_a_run_without_a_script_or_a_file_says_what_it_needs() -> None:
     command = [sys.executable, "-m", "paceline.parallel.planning"]
-    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=DEADLINE_S)
     assert done.returncode == 1 and "it needs a script" in done.stderr

@@ -160,7 +160,7 @@ def test_ranks_that_measured_different_numbers_give_the_next_world_the_same_clus
         for one in threads:
             one.start()
         for one in threads:
-            one.join(60)
+            one.join(240)
         return texts
 
     numbers = iter([1e9, 7e9, 3e9])

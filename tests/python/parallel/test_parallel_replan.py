@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from command import DEADLINE_S
 from paceline._data.cut import Clock
 from paceline._data.order import ElasticDataset
 from paceline.parallel import planner
@@ -122,7 +123,7 @@ def test_a_slow_rank_gets_less_and_the_weights_are_those_of_one_process(tmp_path
     environment |= {"XDG_CACHE_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, str(HERE / "replan_world.py")], check=False, capture_output=True,
-        text=True, env=environment, timeout=120,
+        text=True, env=environment, timeout=DEADLINE_S,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import ROOT, find_binary
+from command import DEADLINE_S, ROOT, find_binary
 from jsonschema import Draft202012Validator
 from paceline.parallel.agree import Answer, Kept, Question
 from paceline.parallel.plan import ParallelPlan
@@ -41,7 +41,7 @@ class Place:
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [find_binary(), *words], check=False, cwd=self.path, env=self.environment,
-            capture_output=True, text=True, timeout=120,
+            capture_output=True, text=True, timeout=DEADLINE_S,
         )  # fmt: skip
 
     def told(self, *words: str) -> str:
@@ -130,7 +130,7 @@ def test_a_world_that_cannot_hold_the_model_is_not_formed(place: Place) -> None:
             assert "what would help: " in status["job"]["pending"]
         finally:
             job.terminate()
-            job.communicate(timeout=60)
+            job.communicate(timeout=DEADLINE_S)
 
 
 LOST = '''

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import ROOT, find_binary, paceline
+from command import DEADLINE_S, ROOT, find_binary, paceline
 from jsonschema import Draft202012Validator
 
 MIXED = "H100-80G:8,A100-80G:8"
@@ -183,7 +183,8 @@ def test_what_is_no_file_is_refused_and_never_waited_for(
     for words in (("--model", str(path), *device), (*model, "--cluster", str(path)),
                   (*device, str(path))):  # fmt: skip
         command = [find_binary(), "plan", *words]
-        done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=30)
+        done = subprocess.run(command, check=False, capture_output=True, text=True,
+                              timeout=DEADLINE_S)  # fmt: skip
         assert done.returncode == 2, done.stdout
         assert says in done.stderr and str(path) in done.stderr
         for part in ("  where  ", "  why    ", "  fix    "):

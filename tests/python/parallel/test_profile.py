@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import ROOT, find_binary
+from command import DEADLINE_S, ROOT, find_binary
 from jsonschema import Draft202012Validator
 from paceline.parallel import probe, profile, profile_run
 from paceline.parallel.store import Talk
@@ -37,7 +37,7 @@ def profiled(path: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PET_", "PACELINE_"))}
     return subprocess.run(
         [find_binary(), "profile", *words], check=False, cwd=path, capture_output=True, text=True,
-        env=environment | {"XDG_CACHE_HOME": str(path / "cache")}, timeout=120,
+        env=environment | {"XDG_CACHE_HOME": str(path / "cache")}, timeout=DEADLINE_S,
     )  # fmt: skip
 
 
@@ -55,7 +55,7 @@ def test_a_script_is_measured_by_its_own_block_and_kept_for_its_training(tmp_pat
     (tmp_path / "cluster.json").write_text(done.stdout)
     planned = subprocess.run(
         [find_binary(), "plan", "--json", "--cluster", "cluster.json", script], check=True,
-        cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S,
     )  # fmt: skip
     assert json.loads(planned.stdout)["predicted"]["step"] > 0
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command import ROOT, find_binary
+from command import DEADLINE_S, ROOT, find_binary
 from paceline.parallel import cluster, planner
 from paceline.parallel.describe import text_of
 from torch import nn
@@ -61,7 +61,8 @@ def run(path: Path, runtime: Path, *words: str) -> subprocess.CompletedProcess[s
     environment |= {"PACELINE_RUNTIME_DIR": str(runtime), "XDG_CACHE_HOME": str(path / "cache")}
     return subprocess.run(
         [find_binary(), "run", "--standalone", "--run-dir", "run", *words], check=False, cwd=path,
-        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        timeout=DEADLINE_S,
     )  # fmt: skip
 
 
@@ -151,7 +152,7 @@ def test_a_plan_of_a_file_is_carried_out(tmp_path: Path, runtime: Path) -> None:
         "node": 1, "inner": link, "outer": link}))  # fmt: skip
     made = subprocess.run(
         [find_binary(), "plan", "--json", "--cluster", "cluster.json", "--only", "pp=2", script],
-        check=True, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        check=True, cwd=tmp_path, capture_output=True, text=True, timeout=DEADLINE_S,
     )  # fmt: skip
     (tmp_path / "plan.json").write_text(made.stdout)
     done = run(tmp_path, runtime, "--plan", "plan.json", "--nproc-per-node", "2", script,

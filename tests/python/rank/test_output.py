@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import DEADLINE_S
 from paceline._rank.output import RoomyFile
 
 PRINTS = """
@@ -29,7 +30,7 @@ def test_print_goes_on_when_there_is_no_room(tmp_path: Path, options: list[str])
     later = tmp_path / "later"
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, *options, "-c", PRINTS, str(later)], stdout=full,
-                              stderr=full, timeout=60, check=False)
+                              stderr=full, timeout=DEADLINE_S, check=False)
     assert done.returncode == 0
     note, line = later.read_text().splitlines()
     assert "18 bytes were dropped: the disk was full" in note

@@ -8,7 +8,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_double import Outcome, Starter, plain_environment, starter, wait_until
+from agent_double import (
+    DEADLINE_SECONDS,
+    Outcome,
+    Starter,
+    plain_environment,
+    starter,
+    wait_until,
+)
 
 LOOK = """
 import sys, os
@@ -158,7 +165,7 @@ def compare(bare: Starter, kind: str, target: str, *, warm: bool, args: tuple[st
         # A shell's background job (nohup, many a CI) ignores SIGINT and hands that down. Ranks
         # begin with the default, whatever started the launcher.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        timeout=120,
+        timeout=DEADLINE_SECONDS,
         check=False,
     )
     status = got.status

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import DEADLINE_S
 
 BESIDE = Path(sys.executable).parent / "paceline"
 
@@ -16,12 +17,12 @@ def run(*words: str, env: dict[str, str] | None = None) -> subprocess.CompletedP
     clean = {name: value for name, value in os.environ.items()
              if name != "PYTHONPATH" and not name.startswith("PACELINE_")}
     return subprocess.run([sys.executable, "-m", "paceline", *words], env={**clean, **(env or {})},
-                          cwd="/", capture_output=True, text=True, timeout=60, check=False)
+                          cwd="/", capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
 @pytest.mark.skipif(not BESIDE.exists(), reason="paceline is not installed beside this python")
 def test_it_is_the_same_command() -> None:
-    direct = subprocess.run([BESIDE, "version"], capture_output=True, text=True, timeout=60,
+    direct = subprocess.run([BESIDE, "version"], capture_output=True, text=True, timeout=DEADLINE_S,
                             check=True)
     done = run("version")
     assert (done.returncode, done.stdout) == (0, direct.stdout), done.stderr
