@@ -31,7 +31,9 @@ class Folder:
         """One job; everything that it wrote."""
         kept = ("PET_", "PACELINE_", "RANK", "WORLD_SIZE")
         environment = {k: v for k, v in os.environ.items() if not k.startswith(kept)}
-        environment |= {"PACELINE_RUNTIME_DIR": str(self.runtime),
+        # Nothing here is about silence, and an agent on a busy host may be silent for long.
+        environment |= {"PACELINE_TIMERS_LOST_AFTER": "15s",
+                        "PACELINE_RUNTIME_DIR": str(self.runtime),
                         "XDG_CACHE_HOME": str(self.path / cache)}  # fmt: skip
         script = [str(ROOT / "examples/parallel.py"), "--checkpoint", checkpoint, "--steps", "8"]
         command = [str(BINARY), "run", "--standalone", "--nproc-per-node", str(ranks)]

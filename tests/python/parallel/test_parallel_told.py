@@ -35,7 +35,9 @@ class Place:
         self.runtime = Path("/tmp") / f"pl-told-{os.getpid()}-{path.name[-12:]}"
         kept = ("PET_", "PACELINE_", "RANK", "WORLD_SIZE")
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(kept)}
-        self.environment |= {"PACELINE_RUNTIME_DIR": str(self.runtime),
+        # Nothing here is about silence, and an agent on a busy host may be silent for long.
+        self.environment |= {"PACELINE_TIMERS_LOST_AFTER": "15s",
+                             "PACELINE_RUNTIME_DIR": str(self.runtime),
                              "XDG_CACHE_HOME": str(path / "cache")}  # fmt: skip
 
     def ask(self, *words: str) -> subprocess.CompletedProcess[str]:
