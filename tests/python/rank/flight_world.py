@@ -61,7 +61,8 @@ def run_ranks(
         text += "\ndist.destroy_process_group()\n"
     (folder / "train.py").write_text(text)
     (folder / "store").unlink(missing_ok=True)
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("PACELINE_")}
+    kept = "PACELINE_RUNTIME_DIR"  # where the test ends its keepers
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PACELINE_") or k == kept}
     base = clean | {"TEST_STORE": str(folder / "store"), "OMP_NUM_THREADS": "1"}
     begun: list[int | subprocess.Popen[str]] = []
     for rank in range(ranks):
