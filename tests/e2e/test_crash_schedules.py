@@ -26,13 +26,26 @@ SAMPLES = os.environ.get("PACELINE_CRASH_SAMPLES")
 RANKS = range(4)
 SHAPE = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2", "--max-restarts", "100000",
          "--replace-nodes", "on"]
-MORE_STEPS = 40  # of a job that is told to end
 
 
 def signal_all(pids: list[int], number: signal.Signals) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):  # somebody was faster
             os.kill(pid, number)
+
+
+def stop_all_threads(pid: int) -> None:
+    """Returns when each of them stands still: then no process is half started. A thread that starts
+    one does not stop before the child has its own command line."""
+    def is_stopped() -> bool:
+        states = []
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(OSError):  # it has ended
+                states.append((task / "stat").read_text().rpartition(") ")[2][0])
+        return set(states) == {"T"}
+
+    os.kill(pid, signal.SIGSTOP)
+    eventually(is_stopped, f"process {pid} stands still")
 
 
 def children_of(pid: int) -> list[int]:
@@ -135,7 +148,7 @@ class Crashes:
         launcher = self.job.launcher
         assert launcher is not None
         # A process that it is just starting is not known by its command line yet, and would live.
-        signal_all([launcher.pid], signal.SIGSTOP)
+        stop_all_threads(launcher.pid)
         signal_all(children_of(launcher.pid), signal.SIGKILL)
         launcher.kill()
         launcher.wait()
@@ -253,11 +266,9 @@ def test_what_comes_back_is_exact_and_the_newest(number: int, job: Job) -> None:
         if crashes.is_damaged:
             crashes.stored |= dict.fromkeys(range(before + 1, crashes.generation() + 1), stored)
         crashes.is_damaged = False
-    last = max(line.number for line in crashes.newest("saved").values()) + MORE_STEPS
-    part = job.state / "end.part"
-    part.write_text(str(last))
-    part.replace(job.state / "end")
+    (job.state / "enough").touch()
     assert job.wait() == 0, job.stderr
+    last = int((job.state / "end").read_text())
     assert {line.number for line in crashes.newest("ended").values()} == {last}
     rows = judge(crashes)
     assert job.command("ckpt", "verify", str(job.directory / "ckpt")).returncode == 0

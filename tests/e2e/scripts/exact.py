@@ -4,18 +4,19 @@
 
 Each rank holds its own part, of which each element depends on rank, step and place. A rank writes
 what it did into DIR/said-RANK, a line each: `began GENERATION PID`, `restored GENERATION STEP FROM`
-(-1: begins anew), `saved GENERATION STEP`, and `WRONG ...`. When DIR/end exists it trains up to the
-step in there, and ends.
+(-1: begins anew), `saved GENERATION STEP`, and `WRONG ...`. When DIR/enough exists it trains up to
+the step that DIR/end has then, and ends. A save that found no room in memory is not said.
 """
 
 import argparse
 import os
+import sys
 import time
 from pathlib import Path
 
 import paceline.torch as pl
 import torch
-from flash import meet
+from flash import last_step, meet
 
 PARTS = 24  # small tensors beside the large one
 WORD = 0x9E3779B97F4A7C15 - (1 << 64)  # as int64; spreads the bits, and wraps around
@@ -69,15 +70,14 @@ def main() -> None:
             raise SystemExit("this is no exact step")
     say("restored", generation, found, ckpt.restored)
     step = start
-    end = args.out / "end"
-    while not end.exists() or step <= int(end.read_text()):
+    while step <= last_step(args.out, rank, step, sys.maxsize):
         truth.fill(state["large"], step)
         for i, part in enumerate(state["small"]):
             part.fill_(truth.small(i, step))
         state["step"] = step
         meet(args.out, generation, rank, world_size, step)
-        ckpt.save(step, state)
-        say("saved", generation, step)
+        if ckpt.save(step, state).is_saved:
+            say("saved", generation, step)
         pl.step(step)
         step += 1
         time.sleep(args.pace)

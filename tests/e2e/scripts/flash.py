@@ -1,12 +1,14 @@
 """A counting model: each step adds one to every weight, so that any mix of steps shows.
 
     flash.py --checkpoint DIR --steps N [--every X] [--pace S] [--out FILE] [--cut] [--frozen]
-             [--lazy R] [--fail STEP] [--replicas N]
+             [--lazy R] [--fail STEP] [--replicas N] [--hold STEP]
 
 Ranks meet in every step (a file a rank stands for a collective), so none gets ahead by two. With
 --cut each rank holds its own part of the weights, as a sharded model does; without, all the same.
 With --frozen there are 20 MB that nobody trains, too. With --lazy R, rank R
-leaves out its last save. With --fail every world ends at that step.
+leaves out its last save. With --fail every world ends at that step, which all ranks have reached.
+With --hold nobody begins that step until there is a file OUT/go. The job ends after N steps, or
+soon after there is a file OUT/enough; OUT/end has then the number of its last step.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import paceline.torch as pl
 import torch
 
 SIZE = 50_000
+MORE_STEPS = 20  # of a job that is told to end
 
 
 def meet(folder: Path, generation: int, rank: int, world_size: int, step: int) -> None:
@@ -35,6 +38,20 @@ def meet(folder: Path, generation: int, rank: int, world_size: int, step: int) -
         time.sleep(0.002)
 
 
+def last_step(folder: Path, rank: int, step: int, last: int) -> int:
+    """The step to end with, for a rank that is about to begin `step`.
+
+    Rank 0 chooses it when it finds OUT/enough, before it comes to the meeting of this step. No
+    other rank can have left that meeting, so each one reads the choice before it is past the end.
+    """
+    end = folder / "end"
+    if rank == 0 and not end.exists() and (folder / "enough").exists():
+        part = folder / "end.part"
+        part.write_text(str(min(last, step + MORE_STEPS)))
+        part.replace(end)
+    return int(end.read_text()) if end.exists() else last
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", type=Path, required=True)
@@ -47,6 +64,7 @@ def main() -> None:
     parser.add_argument("--lazy", type=int, default=-1)
     parser.add_argument("--fail", type=int, default=-1)
     parser.add_argument("--replicas", type=int, default=None)
+    parser.add_argument("--hold", type=int, default=-1)
     args = parser.parse_args()
     rank, world_size = pl.rank(), pl.world_size()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -66,15 +84,20 @@ def main() -> None:
     if args.frozen and start == 0:
         with torch.no_grad():
             model.base.fill_(7)
-    for step in range(start, args.steps):
+    step = start
+    while step <= (last := last_step(args.out, rank, step, args.steps - 1)):
+        while step == args.hold and not (args.out / "go").exists():
+            time.sleep(0.02)
         if step == args.fail:
+            meet(args.out, pl.generation(), rank, world_size, step)  # all have saved the one before
             raise ValueError("bad batch")
         assert torch.equal(model.weight, first + step), f"step {step}: this is no whole step"
         with torch.no_grad():
             model.weight += 1
         meet(args.out, pl.generation(), rank, world_size, step)
-        if rank != args.lazy or step + 1 < args.steps:
+        if rank != args.lazy or step < last:
             ckpt.save(step, state)
+        step += 1
         time.sleep(args.pace)
     assert not args.frozen or model.base.eq(7).all(), "the frozen ones came back"
     ckpt.close()
