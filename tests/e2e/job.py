@@ -21,6 +21,10 @@ SCRIPTS = Path(__file__).parent / "scripts"
 DEADLINE_S = 120.0  # generous: only a broken build reaches it
 GRACE_S = 20.0  # for what ends by itself within a second or two
 KEEP_WARM = "30s"
+# For tests in which no node may be lost: a process that waits for its turn on a busy machine is not
+# gone. Where a node is ended on purpose, its launcher tells so at once.
+PATIENT = {"PACELINE_TIMERS_LOST_AFTER": "60s", "PACELINE_TIMERS_LOST_AFTER_MAX": "60s",
+           "PACELINE_TIMERS_REATTACH_WINDOW": "60s"}
 CTRL_C_MAX = 3  # the first asks, the second forces, the third kills everything of the host
 AGAIN_S = 1.2  # a Ctrl-C within one second of the one before it is the same one
 JsonDict = dict[str, Any]
@@ -131,6 +135,14 @@ class Job:
                 stdin=subprocess.DEVNULL)
         return self
 
+    def be_patient(self) -> Job:
+        self.env = {**self.env, **PATIENT}
+        return self
+
+    def let_go(self) -> None:
+        """Ends what a script's `--hold STEP` holds."""
+        (self.state / "go").touch()
+
     def start_steps(self, flags: Sequence[str], *args: str, steps: int = 400) -> Job:
         return self.start(flags, [*self.steps_script(self.state, steps), *args])
 
@@ -214,6 +226,17 @@ class Job:
             return ranks if len(ready) == count else None
         return eventually(ask, f"{count} ranks beyond step {beyond}", job=self)
 
+    def until_watched(self) -> None:
+        """Until the newest launcher watches over the master and each agent."""
+        def ask() -> bool:
+            assert self.launcher is not None
+            count = 0
+            for entry in Path(f"/proc/{self.launcher.pid}/fd").iterdir():
+                with suppress(OSError):  # closed since it was listed
+                    count += "pidfd" in os.readlink(entry)
+            return count > len(self.card["nodes"])
+        eventually(ask, "the launcher watches over the job", job=self)
+
     def until_event(self, kind: str, count: int = 1) -> list[JsonDict]:
         def ask() -> list[JsonDict] | None:
             found = self.events(kind)
@@ -259,9 +282,10 @@ class Job:
         return {pid: command for pid, command in found.items() if shared not in command}
 
     def stop_by_force(self) -> None:
-        """Ctrl-C, and once more a second later."""
+        """Ctrl-C, and once more a second after it was taken."""
         assert self.launcher is not None
         self.launcher.send_signal(signal.SIGINT)
+        eventually(lambda: "Stopping, by " in self.stderr, "the first Ctrl-C is taken", job=self)
         time.sleep(AGAIN_S)
         self.launcher.send_signal(signal.SIGINT)
 

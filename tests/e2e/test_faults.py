@@ -32,7 +32,7 @@ def test_a_job_that_ends_well(job: Job) -> None:
     ("exit:137", "status 137"),
 ])
 def test_a_failed_rank_is_restarted(job: Job, how: str, words: str) -> None:
-    job.start_steps(TWO, "--fail", f"1:10:{how}", steps=40)
+    job.be_patient().start_steps(TWO, "--fail", f"1:10:{how}", steps=40)
     assert job.wait() == 0, job.stderr
     failed = job.events("rank_failed")
     assert [event["rank"] for event in failed if words in event["sentence"]] == [1], failed
@@ -52,24 +52,26 @@ def test_the_traceback_is_shown_with_its_rank(job: Job) -> None:
 
 def test_the_same_failure_three_times_stops_the_job(job: Job) -> None:
     # One rank: those of steps.py do not wait for each other, and any step is progress.
-    job.start_steps(["--standalone"], "--fail", "0:7:raise!", steps=40)
+    job.be_patient().start_steps(["--standalone"], "--fail", "0:7:raise!", steps=40)
     assert job.wait() == 1
     assert len(job.events("rank_failed")) == 3
     assert len(job.events("world_formed")) == 3
 
 
 def test_progress_refills_the_budget(job: Job) -> None:
-    job.start_steps(TWO, steps=400)
+    job.be_patient().start_steps(TWO, steps=100000)
+    done = 0
     for count in range(1, 7):
-        ranks = job.until_stepping(2)
+        ranks = job.until_stepping(2, beyond=done + 1)
+        done = max(rank["step"] for rank in ranks.values())
         os.kill(ranks[0]["pid"], signal.SIGKILL)
         job.until_event("world_running", count + 1)
-    assert job.wait() == 0, job.stderr
+    job.until_stepping(2, beyond=done + 1)
     assert len(job.events("rank_failed")) == 6
 
 
 def test_a_lost_node_is_replaced_by_the_spare(job: Job) -> None:
-    job.start_steps([*LOSING, "--spares", "1"], steps=600)
+    job.start_steps([*LOSING, "--spares", "1"], steps=100000)
     before = job.until_stepping(4, beyond=5)
     lost = before[2]["node"]
     job.kill_node(lost)
@@ -79,21 +81,23 @@ def test_a_lost_node_is_replaced_by_the_spare(job: Job) -> None:
         rank: before[rank]["node"] for rank in (0, 1)}
     assert after[2]["node"] == after[3]["node"] != lost
     os.kill(job.card["launcher_pid"], signal.SIGINT)
-    assert job.wait() == 130
+    assert job.wait() == 130, job.stderr
 
 
 def test_without_a_spare_the_world_shrinks(job: Job) -> None:
-    job.start_steps([*LOSING, "--nnodes", "1:2"], steps=400)
+    job.start_steps([*LOSING, "--nnodes", "1:2"], "--hold", "390", steps=400)
     before = job.until_stepping(4, beyond=5)
     job.kill_node(before[2]["node"])
-    after = eventually(lambda: (lambda r: r if set(r) == {0, 1} else None)(job.until_stepping(2)),
-                       "a world of two ranks")
+    job.until_event("world_running", 2)
+    after = job.until_stepping(2)
+    assert set(after) == {0, 1}
     assert after[0]["node"] == before[0]["node"]
+    job.let_go()
     assert job.wait() == 0, job.stderr
 
 
 def test_at_the_minimum_it_waits_and_says_for_what(job: Job) -> None:
-    job.start_steps(LOSING, steps=400)
+    job.start_steps(LOSING, steps=100000)
     before = job.until_stepping(4, beyond=5)
     job.kill_node(before[2]["node"])
     status = eventually(
@@ -103,26 +107,28 @@ def test_at_the_minimum_it_waits_and_says_for_what(job: Job) -> None:
 
 
 def test_a_lost_node_is_started_again(job: Job) -> None:
-    job.start_steps(NODES, steps=400)
+    job.be_patient().start_steps(NODES, "--hold", "390", steps=400)
     lost = job.until_stepping(4, beyond=5)[2]["node"]
     job.kill_node(lost)
     job.until_event("node_lost")
     job.until_stepping(4)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     assert [event["node"] for event in job.events("node_lost")] == [lost]
 
 
 def test_a_killed_agent_costs_no_step(job: Job) -> None:
-    job.start_steps(TWO, "--print", steps=250)
+    job.be_patient().start_steps(TWO, "--print", "--hold", "240", steps=250)
     before = job.until_stepping(2, beyond=10)
     former = job.agent_pid("node0")
     os.kill(former, signal.SIGKILL)
     eventually(lambda: job.agent_pid("node0") != former, "a new agent")
-    after = job.until_stepping(2, beyond=before[0]["step"] + 20)
+    after = job.until_stepping(2, beyond=min(before[0]["step"] + 20, 239))
     assert {rank: after[rank]["pid"] for rank in after} == {
         rank: before[rank]["pid"] for rank in before}
     why = job.command("why", "--job", str(job.run_dir))
     assert "the agent of node0 was started again; its " in why.stderr + why.stdout, why
+    job.let_go()
     assert job.wait() == 0, job.stderr
     for rank in (0, 1):
         assert job.steps_done(rank) == [(1, step) for step in range(250)]
@@ -133,6 +139,7 @@ SLOW_FORK = """
 import os, time
 def wait():
     while os.path.exists({file!r}):
+        open({file!r} + ".reached", "w").close()
         time.sleep(0.01)
 os.register_at_fork(before=wait)
 """
@@ -140,10 +147,10 @@ os.register_at_fork(before=wait)
 
 def test_a_starter_that_imports_for_longer_than_the_start_timeout_is_waited_for(
         tmp_path: Path) -> None:
-    (tmp_path / "far_away.py").write_text("import time\ntime.sleep(6)\n")
-    env = {"PYTHONPATH": str(tmp_path), "PACELINE_TIMERS_START_TIMEOUT": "3s"}
+    (tmp_path / "far_away.py").write_text("import time\ntime.sleep(12)\n")
+    env = {"PYTHONPATH": str(tmp_path), "PACELINE_TIMERS_START_TIMEOUT": "10s"}
     job = Job(tmp_path, "run", env=env, is_alone=True)
-    job.start_steps([*TWO, "--preload", "far_away"], steps=40)
+    job.be_patient().start_steps([*TWO, "--preload", "far_away"], steps=40)
     assert job.wait() == 0, job.stderr
     assert job.events("node_lost") == []
     assert job.events("rank_failed") == []
@@ -155,19 +162,19 @@ def test_a_rank_that_a_dead_agent_had_ordered_belongs_to_the_next_one(tmp_path: 
     slow = tmp_path / "slow"
     (tmp_path / "sitecustomize.py").write_text(SLOW_FORK.format(file=str(slow)))
     job = Job(tmp_path, "run", env={"PYTHONPATH": str(tmp_path)}, is_alone=True)
-    job.start_steps([*TWO, "--max-restarts", "2"], steps=300)
+    job.be_patient().start_steps([*TWO, "--max-restarts", "2"], "--hold", "290", steps=300)
     ranks = job.until_stepping(2, beyond=5)
     agent_log = job.run_dir / "logs" / "node0" / "agent.log"
 
-    def until_logged(what: str, count: int) -> None:
-        eventually(lambda: agent_log.read_text().count(f" {what} ") >= count, what, job=job)
-
     slow.touch()
     os.kill(ranks[1]["pid"], signal.SIGKILL)
-    until_logged("rank_exited", 2)  # two new ones are ordered with that
+    reached = tmp_path / "slow.reached"
+    eventually(reached.exists, "the starter is about to fork a new rank", job=job)
     os.kill(job.agent_pid("node0"), signal.SIGKILL)
-    until_logged("master_linked", 2)
+    eventually(lambda: agent_log.read_text().count(" master_linked ") >= 2,
+               "the next agent knows the master", job=job)
     slow.unlink()
+    job.let_go()
     assert job.wait() == 0, job.stderr
     assert len(job.events("rank_failed")) == 1
     assert "generation=2 alive=true" in agent_log.read_text(), "it found the rank of the other's"
@@ -187,7 +194,7 @@ def test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again(
 
 
 def test_a_frozen_agent_is_fenced_and_returns_as_a_spare(job: Job) -> None:
-    job.start_steps([*NODES, "--spares", "1"], steps=1500)
+    job.start_steps([*NODES, "--spares", "1"], steps=100000)
     before = job.until_stepping(4, beyond=5)
     frozen = before[2]["node"]
     former = before[2]["pid"]
@@ -208,7 +215,7 @@ def test_a_frozen_agent_is_fenced_and_returns_as_a_spare(job: Job) -> None:
 
 
 def test_a_killed_master_costs_no_step(job: Job) -> None:
-    job.start_steps(NODES, steps=300)
+    job.be_patient().start_steps(NODES, "--hold", "290", steps=300)
     before = job.until_stepping(4, beyond=5)
     former = job.card["master"]["pid"]
     os.kill(former, signal.SIGKILL)
@@ -217,16 +224,18 @@ def test_a_killed_master_costs_no_step(job: Job) -> None:
     assert after["world"]["generation"] == 1
     assert {rank["pid"] for rank in job.until_stepping(4).values()} == {
         rank["pid"] for rank in before.values()}
+    job.let_go()
     assert job.wait() == 0, job.stderr
     for rank in range(4):
         assert job.steps_done(rank) == [(1, step) for step in range(300)]
 
 
 def test_a_rank_that_dies_with_the_master_is_recovered(job: Job) -> None:
-    job.start_steps(NODES, steps=300)
+    job.start_steps(NODES, "--hold", "290", steps=300)
     before = job.until_stepping(4, beyond=5)
     os.kill(job.card["master"]["pid"], signal.SIGKILL)
     os.kill(before[3]["pid"], signal.SIGKILL)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     assert job.steps_done(3)[-1][1] == 299
 
@@ -296,7 +305,7 @@ def test_sigterm_twice_and_stop_twice_are_one_request(job: Job) -> None:
 
 
 def test_two_jobs_of_one_host_do_not_mix(make_job: Callable[..., Job]) -> None:
-    first = make_job("first").start_steps(TWO, steps=120)
+    first = make_job("first").be_patient().start_steps(TWO, steps=120)
     second = make_job("second").start_steps(TWO, "--fail", "0:5:kill", steps=120)
     assert first.wait() == 0, first.stderr
     assert second.wait() == 0, second.stderr
@@ -319,13 +328,15 @@ def test_a_directory_in_use_is_refused(job: Job) -> None:
 
 
 def test_the_job_outlives_its_launcher_and_is_resumed(job: Job) -> None:
-    job.start_steps(NODES, steps=400)
+    job.be_patient().start_steps(NODES, "--hold", "390", steps=400)
     before = job.until_stepping(4, beyond=5)
     assert job.launcher is not None
     job.launcher.kill()
     job.launcher.wait()
-    job.until_stepping(4, beyond=before[0]["step"] + 10)
+    job.until_stepping(4, beyond=min(before[0]["step"] + 10, 389))
     job.start(["--resume"], [])
+    job.until_watched()
+    job.let_go()
     assert job.wait() == 0, job.stderr
     for rank in range(4):
         assert job.steps_done(rank) == [(1, step) for step in range(400)]
