@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from pathlib import Path
 
 from job import DEADLINE_S, Job, eventually
 
@@ -33,20 +34,33 @@ def test_ctrl_c_leaves_the_job_running(job: Job) -> None:
 
 
 def test_it_ends_with_the_job_and_its_exit_code(job: Job) -> None:
-    job.start_steps([*TWO, "--detach", "--max-restarts", "1"], "--fail", "1:150:exit:3!",
-                    "--hold", "100", steps=100000)
+    job.be_patient().start_steps([*TWO, "--detach", "--max-restarts", "1"],
+                                 "--fail", "1:150:exit:3!", "--hold", "100", steps=100000)
     assert job.wait() == 0, job.stderr
     victim = job.until_stepping(2, beyond=3)[0]["pid"]
     looking = attach(job)
     assert looking.stderr is not None
     assert "Attached to" in looking.stderr.readline()
     os.kill(victim, signal.SIGKILL)
-    (job.state / "go").touch()
+    job.until_event("world_formed", 2)  # rank 1 fails in this one, and not beside the first failure
+    job.let_go()
     _, narration = looking.communicate(timeout=DEADLINE_S)
     assert looking.returncode == 1, narration
     assert "killed by SIGKILL" in narration and "restart process" in narration
     again = job.command("attach", "--job", str(job.run_dir))
     assert again.returncode == 1 and "Ended: " in again.stderr
+
+
+def kill(pid: int) -> None:
+    """Returns when the process has ended: a command that comes before may still reach it."""
+    os.kill(pid, signal.SIGKILL)
+
+    def is_dead() -> bool:
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
+        except OSError:
+            return True
+    eventually(is_dead, f"process {pid} has ended")
 
 
 def kill_launcher_of(job: Job) -> None:
@@ -60,6 +74,7 @@ def kill_launcher_of(job: Job) -> None:
 
 def take_over(job: Job) -> None:
     job.start(["--resume"], [])
+    job.until_watched()  # a job that was stopped before would be resumed for good
     job.until_stepping(2)
     assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
     job.wait()
@@ -67,7 +82,7 @@ def take_over(job: Job) -> None:
 
 def test_a_job_whose_master_is_gone_says_how_to_take_it_over(job: Job) -> None:
     kill_launcher_of(job)
-    os.kill(job.card["master"]["pid"], signal.SIGKILL)
+    kill(job.card["master"]["pid"])
     for word in ("status", "why"):
         done = job.command(word, "--job", str(job.run_dir))
         said = done.stdout + done.stderr
