@@ -66,7 +66,7 @@ def test_row_11_a_zombie_writes_after_a_restart(job: Job) -> None:
         after = eventually(lambda: (lambda found: found if len(found) == 2 and 1 in found
                                     and found[1]["node"] != lost else None)(job.ranks()),
                            "the spare has rank 1")
-        eventually(lambda: len(restored(job.state, 0)) == 2, "the others have restored")
+        eventually(lambda: len(restored(job.state, 0)) >= 2, "the others have restored")
         resumed = restored(job.state, 0)[-1][0]
         assert after[1]["pid"] not in zombies
         # The new world saves steps that the zombie will save as well, with other values.
@@ -78,7 +78,7 @@ def test_row_11_a_zombie_writes_after_a_restart(job: Job) -> None:
     newest = stored(job)
     assert verified(job)
     for one in newest:
-        assert one["generation"] == 2, "the zombie's world commits nothing any more"
+        assert int(str(one["generation"])) >= 2, "the zombie's world commits nothing any more"
         step = int(str(one["step"]))
         # Rank r begins at 1000 r, and each step adds one: a mix would have other values.
         assert every_value(job.directory / "ckpt" / str(one["name"])) == {
@@ -86,7 +86,7 @@ def test_row_11_a_zombie_writes_after_a_restart(job: Job) -> None:
 
 
 def test_row_12_a_second_agent_of_a_node_refuses(job: Job) -> None:
-    job.start(["--standalone", "--nproc-per-node", "2"], words(job, "--every", "20"))
+    job.be_patient().start(["--standalone", "--nproc-per-node", "2"], words(job, "--every", "20"))
     before = job.until_stepping(2, beyond=10)
     agent = job.agent_pid("node0")
     command = Path(f"/proc/{agent}/cmdline").read_bytes().decode().rstrip("\0").split("\0")
@@ -107,8 +107,9 @@ def test_row_12_a_second_agent_of_a_node_refuses(job: Job) -> None:
 def test_row_14_a_damaged_slot_is_replaced_by_a_copy(hosts: list[Host]) -> None:
     """The shard comes from the host that has a copy; where there is none, it is an older step."""
     first, second, _ = hosts
-    script = words(first.job, "--cut", "--every", "1000000", steps=400,
-                   out=first.job.directory / "out")
+    out = first.job.directory / "out"
+    script = words(first.job, "--cut", "--every", "1000000", "--hold", "390", steps=400, out=out)
+    first.job.be_patient()
     start([first, second], "--nnodes", "2", script=script)
     first.job.until_stepping(2, beyond=60)
     until_fetched(first, 40)
@@ -118,8 +119,8 @@ def test_row_14_a_damaged_slot_is_replaced_by_a_copy(hosts: list[Host]) -> None:
     (arena,) = second.memory.glob("paceline-*/*/*/rank-1.arena")
     assert spoil(arena) >= 2
     os.kill(pid, signal.SIGKILL)
+    (out / "go").touch()
     assert first.job.wait() == 0, first.job.stderr
-    out = first.job.directory / "out"
     assert [float((out / f"final-{rank}").read_text()) for rank in range(2)] == [400.0] * 2
     step, why = restored(out, 1)[-1]
     assert f"from {first.name}'s memory" in why, why
@@ -292,7 +293,7 @@ def test_row_45_clocks_that_jump_change_nothing(
 
     job = make_job("run")
     job.env = {**job.env, **env}
-    job.start(NODES, words(job, "--every", "1s", "--cut"))
+    job.be_patient().start(NODES, words(job, "--every", "1s", "--cut"))
     ranks = job.until_stepping(2, beyond=20)
     job.until_event("checkpoint_committed")
     for jump in (3 * YEAR, -3 * YEAR, 0):
@@ -347,7 +348,7 @@ def test_row_46_a_store_that_is_away_does_not_hold_up_a_stop(make_job: Callable[
 
 
 def test_row_48_a_checkpoint_of_a_newer_format_is_refused(job: Job, make_job) -> None:
-    job.start(["--standalone"], words(job, steps=20))
+    job.start(["--standalone"], words(job, "--every", "1h", steps=20))
     assert job.wait() == 0, job.stderr
     (only,) = stored(job)
     manifest = job.directory / "ckpt" / str(only["name"]) / "MANIFEST.json"

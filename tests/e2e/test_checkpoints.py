@@ -45,15 +45,26 @@ def stored(job: Job) -> list[dict[str, object]]:
     return json.loads(done.stdout)["checkpoints"] if done.returncode == 0 else []
 
 
+def ended_after_commits(job: Job, count: int) -> tuple[list[int], int]:
+    """Ends the job when so many checkpoints are in storage. All steps that got there, and its last
+    step."""
+    job.until_event("checkpoint_committed", count)
+    (job.state / "enough").touch()
+    assert job.wait() == 0, job.stderr
+    committed = [event["step"] for event in job.events("checkpoint_committed")]
+    return committed, int((job.state / "end").read_text())
+
+
 def verify(job: Job) -> subprocess.CompletedProcess[str]:
     return job.command("ckpt", "verify", str(job.directory / "ckpt"))
 
 
 @pytest.mark.parametrize("cut", [[], ["--cut"]])
 def test_a_killed_rank_goes_on_from_memory(job: Job, cut: list[str]) -> None:
-    start(job, NODES, *cut)
+    start(job.be_patient(), NODES, "--hold", "190", *cut)
     ranks = job.until_stepping(4, beyond=20)
     os.kill(ranks[1]["pid"], signal.SIGKILL)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     assert finals(job, 4) == [200.0] * 4
     decided = job.events("restore_decided")[-1]
@@ -72,20 +83,26 @@ def test_a_killed_rank_goes_on_from_memory(job: Job, cut: list[str]) -> None:
 
 
 def test_a_lost_node_is_replaced_and_goes_on_from_memory(job: Job) -> None:
-    start(job, [*NODES, "--spares", "1", "--replace-nodes", "off"], "--cut", steps=300)
+    flags = [*NODES, "--spares", "1", "--replace-nodes", "off"]
+    start(job, flags, "--cut", "--hold", "290", steps=300)
     before = job.until_stepping(4, beyond=20)
     job.kill_node(before[2]["node"])
+    job.let_go()
     assert job.wait() == 0, job.stderr
     assert finals(job, 4) == [300.0] * 4
     assert job.events("restore_decided")[-1]["details"]["from"] == "memory"
 
 
 def test_a_killed_agent_or_master_costs_no_save(job: Job) -> None:
-    start(job, NODES, "--every", "25", steps=300)
+    start(job.be_patient(), NODES, "--every", "25", "--hold", "290", steps=300)
     ranks = job.until_stepping(4, beyond=20)
-    os.kill(job.agent_pid(ranks[0]["node"]), signal.SIGKILL)
+    node = ranks[0]["node"]
+    former = job.agent_pid(node)
+    os.kill(former, signal.SIGKILL)
+    eventually(lambda: job.agent_pid(node) != former, "a new agent", job=job)
     job.until_stepping(4, beyond=80)
     os.kill(job.card["master"]["pid"], signal.SIGKILL)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     assert finals(job, 4) == [300.0] * 4
     assert len(restored(job, 0)) == 1, "nobody was restarted"
@@ -94,22 +111,25 @@ def test_a_killed_agent_or_master_costs_no_save(job: Job) -> None:
 
 
 def test_steps_go_to_storage_as_asked_and_old_ones_go(job: Job) -> None:
-    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "40", "--cut", steps=210)
-    assert job.wait() == 0, job.stderr
-    committed = [event["step"] for event in job.events("checkpoint_committed")]
-    assert committed[:2] == [40, 80]
-    assert committed[-1] == 209, "close() brings the last step to storage"
+    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "40", "--cut", steps=100_000)
+    committed, last = ended_after_commits(job, 3)
+    # A master or disk that is slow makes it a later step, and never an earlier one.
+    assert all(step >= 40 * count for count, step in enumerate(committed[:-1], start=1)), committed
+    assert committed[-1] == last, "close() brings the last step to storage"
     assert len(stored(job)) == 2, "keep=2"
     assert verify(job).returncode == 0
 
 
 def test_status_tells_of_checkpoints_while_and_after_the_job(job: Job) -> None:
-    start(job, NODES, "--every", "10", steps=300)
+    start(job.be_patient(), NODES, "--every", "10", "--hold", "290", steps=300)
 
     def told() -> dict[str, object] | None:
         status = job.status()
         checkpoints = status["checkpoints"] if status is not None else None
-        return checkpoints if checkpoints and (checkpoints["storage_step"] or 0) >= 10 else None
+        # The agents look at quick ranks one after the other: no step may be common to a look.
+        if not checkpoints or checkpoints["memory_step"] is None:
+            return None
+        return checkpoints if (checkpoints["storage_step"] or 0) >= 10 else None
 
     while_running = eventually(told, "a checkpoint in storage")
     assert while_running["directory"] == str(job.directory / "ckpt")
@@ -120,6 +140,7 @@ def test_status_tells_of_checkpoints_while_and_after_the_job(job: Job) -> None:
     rows = [line.split() for line in shown.splitlines() if line.startswith("node")]
     steps = [int(row[4]) for row in rows if row[1] == "seated"]
     assert steps and max(steps) <= newest, "a node's step is a step, not the number of reports"
+    job.let_go()
     assert job.wait() == 0, job.stderr
     after = job.status()
     assert after is not None
@@ -159,8 +180,9 @@ def test_a_script_that_fails_for_good_leaves_its_newest_step(job: Job, make_job)
 
 
 def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(job: Job, make_job) -> None:
-    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "20", "--cut", steps=50)
-    assert job.wait() == 0, job.stderr
+    flags = ["--standalone", "--nproc-per-node", "2"]
+    start(job, flags, "--every", "20", "--cut", steps=100_000)
+    _, last = ended_after_commits(job, 1)
     newest, before = stored(job)
     victim = job.directory / "ckpt" / str(newest["name"]) / "shard-00001.safetensors"
     with victim.open("r+b") as file:
@@ -171,11 +193,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(job: Job, mak
     found = verify(job)
     assert found.returncode == 5 and "shard-00001.safetensors" in found.stdout
     second = make_job("second")
-    start(second, ["--standalone", "--nproc-per-node", "2"], "--cut", steps=60)
+    start(second, flags, "--cut", steps=last + 10)
     assert second.wait() == 0, second.stderr
     assert second.events("checkpoint_damaged")[0]["details"]["checkpoint"] == newest["name"]
     assert restored(second, 0)[-1][1] == int(str(before["step"])) + 1
-    assert finals(second, 2) == [60.0] * 2
+    assert finals(second, 2) == [last + 10.0] * 2
 
 
 def test_storage_that_is_away_during_a_restore_is_waited_for(job: Job, make_job) -> None:
@@ -190,7 +212,8 @@ def test_storage_that_is_away_during_a_restore_is_waited_for(job: Job, make_job)
 
     def is_told() -> bool:
         logs = (second.run_dir / "logs").rglob("*")
-        return any("cannot be read now" in log.read_text() for log in logs if log.is_file())
+        return any("cannot be read now" in log.read_text(errors="replace")
+                   for log in logs if log.is_file())
 
     eventually(is_told, "the rank says that it waits")
     aside.replace(shard)
@@ -257,7 +280,7 @@ def test_a_script_alone_keeps_its_checkpoints(tmp_path: Path) -> None:
 
 
 def test_when_all_are_damaged_the_script_is_told(job: Job, make_job) -> None:
-    start(job, ["--standalone"], steps=30)
+    start(job, ["--standalone"], "--every", "1h", steps=30)
     assert job.wait() == 0, job.stderr
     (only,) = stored(job)
     victim = job.directory / "ckpt" / str(only["name"]) / "shard-00000.safetensors"
@@ -314,10 +337,10 @@ def test_whoever_waits_for_a_step_that_a_rank_left_out_is_told(job: Job) -> None
 
 def test_flags_go_over_what_the_script_asks(job: Job) -> None:
     flags = ["--standalone", "--nproc-per-node", "2", "--ckpt-every", "50", "--ckpt-keep", "1"]
-    start(job, flags, "--every", "40", "--cut", steps=120)
-    assert job.wait() == 0, job.stderr
-    committed = [event["step"] for event in job.events("checkpoint_committed")]
-    assert committed[:2] == [50, 100], "not the script's 40"
+    start(job, flags, "--every", "40", "--cut", steps=100_000)
+    committed, _ = ended_after_commits(job, 3)
+    assert all(step >= 50 * count for count, step in enumerate(committed[:-1], start=1)), (
+        f"not the script's 40: {committed}")
     assert len(stored(job)) == 1, "not the script's 2"
 
 
