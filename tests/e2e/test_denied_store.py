@@ -15,7 +15,6 @@ from object_store import BUCKET, ObjectStore
 from store_proxy import StoreProxy
 
 PLACE = f"s3://{BUCKET}/runs/gpt"
-STEPS = 30
 
 
 class ReadOnlyProxy(StoreProxy):
@@ -36,14 +35,14 @@ def proxy() -> Iterator[ReadOnlyProxy]:
     store.stop()
 
 
-def start(tmp_path: Path, proxy: ReadOnlyProxy, wait: str, *words: str) -> Job:
-    job = Job(tmp_path, "denied")
+def start(tmp_path: Path, proxy: ReadOnlyProxy, wait: str, *words: str, steps: int = 30) -> Job:
+    job = Job(tmp_path, "denied").be_patient()
     job.env = {**job.env, "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test",
                "AWS_DEFAULT_REGION": "us-east-1", "AWS_ENDPOINT_URL_S3": proxy.url,
                "AWS_MAX_ATTEMPTS": "2", "PACELINE_TIMERS_STORAGE_WAIT": wait}
     job.start(["--standalone", "--nproc-per-node", "2"],
               [str(SCRIPTS / "flash.py"), "--checkpoint", PLACE, "--out", str(job.state),
-               "--steps", str(STEPS), *words])
+               "--steps", str(steps), *words])
     return job
 
 
@@ -52,7 +51,8 @@ def refusals(job: Job) -> list[str]:
 
 
 def test_the_claim_tells_before_the_first_save(tmp_path: Path, proxy: ReadOnlyProxy) -> None:
-    job = start(tmp_path, proxy, "2s", "--every", "1h")
+    # It holds before its end, when a step is due.
+    job = start(tmp_path, proxy, "2s", "--every", "1h", "--hold", "20")
     eventually(lambda: "storage refuses writes" in job.stderr or None, "it is told", job=job)
     assert "AccessDenied" in job.stderr
     assert not job.events("checkpoint_not_stored"), "nothing was due for storage yet"
@@ -61,7 +61,9 @@ def test_the_claim_tells_before_the_first_save(tmp_path: Path, proxy: ReadOnlyPr
 
 def test_writes_that_are_denied_are_told_at_the_first_one(
         tmp_path: Path, proxy: ReadOnlyProxy) -> None:
-    job = start(tmp_path, proxy, "2s", "--every", "5")
+    job = start(tmp_path, proxy, "2s", "--every", "5", steps=100_000)
+    job.until_event("checkpoint_not_stored")
+    (job.state / "enough").touch()
     assert job.wait() == 11, job.stderr
     assert len(refusals(job)) == 1, f"told at once, and once:\n{job.stderr}"
     assert "AccessDenied" in refusals(job)[0]

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from far_disk import FarDisk, needs_fuse
 from job import Job, eventually
-from outage import STEPS, ends_whole, goes_on_without_storage, start, stops_without_storage
+from outage import NEVER, ends_whole, goes_on_without_storage, start, stops_without_storage
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
 pytestmark = needs_fuse
@@ -39,7 +39,7 @@ def test_row_36_a_node_that_is_new_goes_on_from_memory_before_a_silent_server(
         job: Job, far: FarDisk) -> None:
     """Nobody but the master's journal knows then what is in storage. Nothing goes there before the
     kill: whoever waits for an answer that FUSE's server has in its hands cannot even be killed."""
-    start(job, far.path, every=STEPS - 50)
+    start(job, far.path, every=NEVER)
     job.until_stepping(2, beyond=10)
     with far.silent():
         ranks = job.until_stepping(2, beyond=job.step() + 30)

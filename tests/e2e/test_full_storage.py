@@ -16,7 +16,6 @@ from job import SCRIPTS, Job, eventually
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 
-STEPS = 30
 ONE = ["--standalone", "--nproc-per-node", "2"]
 
 
@@ -36,9 +35,19 @@ def enlarge(place: Path) -> None:
 
 
 def start(job: Job, place: Path, wait: str, *words: str) -> None:
-    job.env = {**job.env, "PACELINE_TIMERS_STORAGE_WAIT": wait}
+    """A job that trains until storage has refused a step and `enough` says so."""
+    job.be_patient().env |= {"PACELINE_TIMERS_STORAGE_WAIT": wait}
     job.start(ONE, [str(SCRIPTS / "flash.py"), "--checkpoint", str(place / "ckpt"), "--out",
-                    str(job.state), "--steps", str(STEPS), "--every", "5", *words])
+                    str(job.state), "--steps", "1000000", "--every", "5", *words])
+
+
+def enough(job: Job) -> int:
+    """Ends the job when storage has refused a step. Returns its last step."""
+    job.until_event("checkpoint_not_stored")
+    (job.state / "enough").touch()
+    end = job.state / "end"
+    eventually(end.exists, "the ranks know the last step", job=job)
+    return int(end.read_text())
 
 
 def refusals(job: Job) -> list[str]:
@@ -55,33 +64,34 @@ def resume(job: Job) -> subprocess.CompletedProcess[str]:
 def test_a_full_disk_ends_the_job_with_11_and_the_named_command_mends_it(
         job: Job, small: Path) -> None:
     start(job, small, "2s")
+    last = enough(job)
     assert job.wait() == 11, job.stderr
     assert len(refusals(job)) == 1, f"told at once, and once:\n{job.stderr}"
     assert "No space left" in refusals(job)[0]
-    assert "PL-E066" in job.stderr and f"step, {STEPS - 1}, is not in storage" in job.stderr
+    assert "PL-E066" in job.stderr and f"step, {last}, is not in storage" in job.stderr
     checkpoints = (job.status() or {})["checkpoints"]
-    assert checkpoints["memory_step"] == STEPS - 1
+    assert checkpoints["memory_step"] == last
     assert "No space left" in checkpoints["problem"]
     worlds = job.events("world_formed")
     assert len(worlds) == 1, "a close that fails is not cured by restarting its rank"
     stored = [event["step"] for event in job.events("checkpoint_committed")]
-    assert STEPS - 1 not in stored, "an early one may have found room"
+    assert last not in stored, "an early one may have found room"
     enlarge(small)
     resumed = resume(job)
     assert resumed.returncode == 0, resumed.stderr
     assert len(job.events("world_formed")) == 1, "no rank is started for it"
-    assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
+    assert job.events("checkpoint_committed")[-1]["step"] == last
     assert job.command("ckpt", "verify", str(small / "ckpt")).returncode == 0
 
 
 def test_room_that_is_made_while_the_end_waits_is_enough(job: Job, small: Path) -> None:
-    start(job, small, "60s")
-    job.until_event("checkpoint_not_stored")
-    eventually(lambda: job.step() >= STEPS - 1 or None, "the last step is made", job=job)
+    start(job, small, "600s")
+    last = enough(job)
+    eventually(lambda: job.step() >= last or None, "the last step is made", job=job)
     enlarge(small)
     assert job.wait() == 0, job.stderr
     assert "storage accepts writes again" in job.stderr
-    assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
+    assert job.events("checkpoint_committed")[-1]["step"] == last
     assert job.command("ckpt", "verify", str(small / "ckpt")).returncode == 0
 
 
@@ -90,11 +100,12 @@ def test_a_directory_that_may_not_be_written_is_told_as_one(job: Job, small: Pat
     (small / "ckpt").mkdir()
     subprocess.run(["mount", "-o", "remount,ro", str(small)], check=True)
     start(job, small, "1s")
+    last = enough(job)
     assert job.wait() == 11, job.stderr
     assert "Read-only file system" in refusals(job)[0]
     enlarge(small)
     assert resume(job).returncode == 0
-    assert job.events("checkpoint_committed")[-1]["step"] == STEPS - 1
+    assert job.events("checkpoint_committed")[-1]["step"] == last
 
 
 def script_that_does_not_close(job: Job) -> Path:
@@ -123,7 +134,7 @@ def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) ->
 def test_a_master_that_dies_at_the_end_leaves_the_last_step_to_the_next(
         job: Job, small: Path) -> None:
     script = script_that_does_not_close(job)
-    job.env = {**job.env, "PACELINE_TIMERS_STORAGE_WAIT": "60s"}
+    job.be_patient().env |= {"PACELINE_TIMERS_STORAGE_WAIT": "600s"}
     job.start(["--standalone", "--nproc-per-node", "1"], [str(script), str(small / "ckpt")])
     job.until_event("stop_decided")
     job.until_event("checkpoint_not_stored")
