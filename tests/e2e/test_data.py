@@ -67,7 +67,8 @@ def worlds(job: Job) -> list[int]:
 @pytest.mark.parametrize("seed", [1, 2])
 def test_kills_at_random_leave_every_count_exact(job: Job, seed: int) -> None:
     chance = random.Random(seed)
-    start(job, [*NODES, "--max-restarts", "20"], "--workers", str(seed), epochs=5)
+    flags = [*NODES, "--max-restarts", "20"]
+    start(job.be_patient(), flags, "--workers", str(seed), "--hold", "200", epochs=5)
     beyond = 8
     for _ in range(4):
         ranks = job.until_stepping(4, beyond=beyond)
@@ -78,7 +79,9 @@ def test_kills_at_random_leave_every_count_exact(job: Job, seed: int) -> None:
             os.kill(job.agent_pid(ranks[chance.randrange(4)]["node"]), signal.SIGKILL)
         else:
             os.kill(job.card["master"]["pid"], signal.SIGKILL)
-        beyond = max((rank["step"] or 0) for rank in ranks.values()) + chance.randrange(10, 30)
+        newest = max((rank["step"] or 0) for rank in ranks.values())
+        beyond = min(newest + chance.randrange(10, 30), 199)  # the newest one where it holds
+    job.let_go()
     assert job.wait() == 0, job.stderr
     check_exact(job, 5)
 
@@ -86,25 +89,31 @@ def test_kills_at_random_leave_every_count_exact(job: Job, seed: int) -> None:
 def test_a_world_that_shrinks_and_grows_reads_the_same_samples(job: Job) -> None:
     flags = [*NODES, "--nnodes", "1:2", "--replace-nodes", "on", "--grow", "now"]
     # However long the node needs to come back, it finds work: two ranks alone stop at step 300.
-    start(job, flags, "--pace", "0.02", "--meet", "4:300", epochs=12)
+    start(job, flags, "--pace", "0.02", "--meet", "4:300", "--hold", "500", epochs=12)
     before = job.until_stepping(4, beyond=10)
+    assert job.launcher is not None
+    job.launcher.send_signal(signal.SIGSTOP)  # it starts no node before two ranks train
     job.kill_node(before[3]["node"])
     job.until_event("node_lost")
+    job.until_stepping(2)
+    job.launcher.send_signal(signal.SIGCONT)
     job.until_stepping(4, beyond=(before[0]["step"] or 0) + 15)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     assert {2, 4} <= set(worlds(job)), "it trained with two ranks and with four"
     check_exact(job, 12)
 
 
 def test_a_node_that_freezes_counts_nothing_when_it_thaws(job: Job) -> None:
-    start(job, [*NODES, "--spares", "1"], "--pace", "0.02", epochs=8)
+    start(job, [*NODES, "--spares", "1"], "--pace", "0.02", "--hold", "330", epochs=8)
     beyond = 10
     for lost in (1, 2):
         ranks = job.until_stepping(4, beyond=beyond)
         with job.frozen(ranks[3]["node"]):
             job.until_event("node_lost", lost)
-            ranks = job.until_stepping(4, beyond=(ranks[0]["step"] or 0) + 10)
-        beyond = (ranks[0]["step"] or 0) + 30
+            ranks = job.until_stepping(4, beyond=min(ranks[0]["step"] + 10, 329))
+        beyond = min(ranks[0]["step"] + 30, 329)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     check_exact(job, 8)
 
@@ -113,7 +122,7 @@ def test_a_node_that_freezes_counts_nothing_when_it_thaws(job: Job) -> None:
 def test_a_host_that_is_cut_off_loses_and_repeats_nothing(hosts: list[Host]) -> None:
     """Cut off both ways, then only unheard: what its rank still does does not count."""
     first, _, third = hosts
-    script = script_of(first.job, "--pace", "0.02", "--meet", "3:300", epochs=12)
+    script = script_of(first.job, "--pace", "0.02", "--meet", "3:300", "--hold", "500", epochs=12)
     start_hosts(hosts, "--nnodes", "2:3", "--grow", "now", script=script)
     beyond = 10
     cuts = [(lambda: third.link("down"), lambda: third.link("up")), (third.mute, third.unmute)]
@@ -125,6 +134,7 @@ def test_a_host_that_is_cut_off_loses_and_repeats_nothing(hosts: list[Host]) -> 
         mend()
         beyond = ranks[first.name]["step"] + 20
     until_training(first, 3)
+    first.job.let_go()
     assert first.job.wait() == 0, first.job.stderr
     check_exact(first.job, 12)
     assert {2, 3} <= set(worlds(first.job))
@@ -132,12 +142,14 @@ def test_a_host_that_is_cut_off_loses_and_repeats_nothing(hosts: list[Host]) -> 
 
 def test_shares_by_speed_leave_every_count_exact_over_kills(job: Job) -> None:
     """A slowed rank gets less of each step, also after restarts, and nothing else changes."""
-    start(job, [*NODES, "--max-restarts", "20"], "--slow", "2", "--workers", "1", epochs=5)
+    flags = [*NODES, "--max-restarts", "20"]
+    start(job.be_patient(), flags, "--slow", "2", "--workers", "1", "--hold", "200", epochs=5)
     beyond = 30
     for victim in (0, 2, 1):
         ranks = job.until_stepping(4, beyond=beyond)
         os.kill(ranks[victim]["pid"], signal.SIGKILL)
-        beyond = max((rank["step"] or 0) for rank in ranks.values()) + 25
+        beyond = min(max((rank["step"] or 0) for rank in ranks.values()) + 25, 199)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     check_exact(job, 5)
     shares = json.loads((job.state / "counts.json").read_text())["shares"]
@@ -146,7 +158,8 @@ def test_shares_by_speed_leave_every_count_exact_over_kills(job: Job) -> None:
 
 
 def test_an_older_checkpoint_rewinds_the_data(job: Job, make_job) -> None:
-    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "20", epochs=2)
+    start(job, ["--standalone", "--nproc-per-node", "2"],
+          "--every", "1h", "--store", "20", "--store", "40", epochs=2)
     assert job.wait() == 0, job.stderr
     check_exact(job, 2)
     listed = job.command("ckpt", "ls", "--json", str(job.directory / "ckpt"))
@@ -164,7 +177,8 @@ def test_an_older_checkpoint_rewinds_the_data(job: Job, make_job) -> None:
 
 
 def test_a_trace_names_step_and_rank(job: Job) -> None:
-    start(job, ["--standalone", "--nproc-per-node", "2"], "--every", "5", epochs=1)
+    start(job, ["--standalone", "--nproc-per-node", "2"],
+          "--every", "1h", "--store", "10", "--store", "30", epochs=1)
     assert job.wait() == 0, job.stderr
     ranks = [ElasticLoader(ElasticDataset(range(SAMPLES), seed=7), global_batch=BATCH, rank=rank,
                            world_size=2) for rank in (0, 1)]

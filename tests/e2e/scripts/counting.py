@@ -1,11 +1,13 @@
 """Each sample that is read adds one to its key, over all ranks: what is lost or repeated shows.
 
     counting.py --checkpoint DIR --out DIR --epochs N [--samples N] [--batch N] [--workers N]
-                [--slow RANK] [--meet WORLD:STEP]
+                [--slow RANK] [--meet WORLD:STEP] [--hold STEP] [--store STEP]...
 
 OUT/steps gets a line a step and rank, (generation, step, hash of the step's samples),
 OUT/counts.json the keys at the end, and how often an evaluation in between saw each of its own
-samples.
+samples. With --slow time is counted and not measured. With --hold nobody goes beyond that step
+until there is a file OUT/go, but for one step of a world that is restored there. Each step of
+--store is in storage before the next one begins.
 """
 
 import argparse
@@ -17,6 +19,7 @@ from pathlib import Path
 import paceline.torch as pl
 import torch
 import torch.distributed as dist
+from paceline._data.cut import Clock
 from torch.utils.data import Dataset
 
 
@@ -41,7 +44,7 @@ def count(batch: torch.Tensor, keys: int) -> torch.Tensor:
     return found
 
 
-def main() -> None:
+def given() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--checkpoint", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
@@ -53,8 +56,14 @@ def main() -> None:
     parser.add_argument("--every", default=None)
     parser.add_argument("--slow", type=int, help="this rank sleeps; steps are cut by speed")
     parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--hold", type=int)
+    parser.add_argument("--store", type=int, action="append", default=[])
     parser.add_argument("--meet", default="0:0", help="a smaller world goes no further than this")
-    args = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    args = given()
     meet_world, meet_step = map(int, args.meet.split(":"))
     args.out.mkdir(parents=True, exist_ok=True)
     dist.init_process_group("gloo")
@@ -63,6 +72,9 @@ def main() -> None:
     loader = pl.ElasticLoader(
         data, global_batch=args.batch, num_workers=args.workers, cut=cut
     )
+    now = [0.0]
+    if loader.by_speed is not None:
+        loader.by_speed.use_clock(Clock(mark=lambda: now[0]))
     held_out = pl.ElasticDataset(Numbers(50, first=args.samples), shuffle=False, name="eval")
     evaluation = pl.ElasticLoader(held_out, global_batch=args.batch, even_steps=False)
 
@@ -76,8 +88,7 @@ def main() -> None:
         file.write(f"{pl.generation()} {step} {pl.world_size()} {ckpt.restored}\n")
     while loader.epoch < args.epochs:
         for batch in loader:
-            if args.slow is not None:
-                time.sleep(len(batch) * (0.006 if dist.get_rank() == args.slow else 0.0015))
+            now[0] += len(batch) * (0.006 if dist.get_rank() == args.slow else 0.0015)
             loader.worked()
             found = count(batch, keys)
             counts += found
@@ -86,9 +97,13 @@ def main() -> None:
             # By every rank: a step may go on from what another rank than the first has saved of it.
             with (args.out / "steps").open("a") as file:
                 file.write(f"{pl.generation()} {step} {digest}\n")
-            ckpt.save(step, state)
+            ticket = ckpt.save(step, state)
+            if step in args.store:
+                ticket.wait("durable")
             step += 1
             time.sleep(args.pace)
+            while args.hold is not None and step >= args.hold and not (args.out / "go").exists():
+                time.sleep(0.02)
             while step >= meet_step and pl.world_size() < meet_world:
                 time.sleep(0.1)
         seen = [number for batch in evaluation for number in batch.tolist()]

@@ -7,8 +7,9 @@ Ranks meet in every step (a file a rank stands for a collective), so none gets a
 --cut each rank holds its own part of the weights, as a sharded model does; without, all the same.
 With --frozen there are 20 MB that nobody trains, too. With --lazy R, rank R
 leaves out its last save. With --fail every world ends at that step, which all ranks have reached.
-With --hold nobody begins that step until there is a file OUT/go. The job ends after N steps, or
-soon after there is a file OUT/enough; OUT/end has then the number of its last step.
+With --hold nobody begins that step or a later one until there is a file OUT/go; but a world that is
+restored there makes one step. The job ends after N steps, or soon after there is a file OUT/enough;
+OUT/end has then the number of its last step.
 """
 
 import argparse
@@ -64,7 +65,7 @@ def main() -> None:
     parser.add_argument("--lazy", type=int, default=-1)
     parser.add_argument("--fail", type=int, default=-1)
     parser.add_argument("--replicas", type=int, default=None)
-    parser.add_argument("--hold", type=int, default=-1)
+    parser.add_argument("--hold", type=int)
     args = parser.parse_args()
     rank, world_size = pl.rank(), pl.world_size()
     args.out.mkdir(parents=True, exist_ok=True)
@@ -86,7 +87,8 @@ def main() -> None:
             model.base.fill_(7)
     step = start
     while step <= (last := last_step(args.out, rank, step, args.steps - 1)):
-        while step == args.hold and not (args.out / "go").exists():
+        is_held = args.hold is not None and step >= args.hold and step > start
+        while is_held and not (args.out / "go").exists():
             time.sleep(0.02)
         if step == args.fail:
             meet(args.out, pl.generation(), rank, world_size, step)  # all have saved the one before

@@ -6,7 +6,8 @@
 HOW is raise, kill, segv, exit:CODE, or memory. `--fail` happens in the first world only, unless HOW
 ends in "!". Every rank appends "generation step" to DIR/rank<r>.steps, so a test sees what was
 redone. With --save-every a checkpoint counts K steps and is told; without it, each step is saved
-and none is told. With --hold nobody goes beyond that step until there is a file DIR/go.
+and none is told. With --hold nobody begins that step or a later one until there is a file DIR/go;
+but a world that is restored there makes one step, so that it is seen to train.
 """
 
 from __future__ import annotations
@@ -53,7 +54,8 @@ def main() -> None:
     with open(args.dir / f"rank{rank}.steps", "a") as steps:
         for step in range(begin, args.steps):
             time.sleep(args.pace)
-            while step == args.hold and not (args.dir / "go").exists():
+            is_held = args.hold is not None and step >= args.hold and step > begin
+            while is_held and not (args.dir / "go").exists():
                 time.sleep(0.02)
             for fault in args.fail:
                 who, when, how = fault.split(":", 2)
