@@ -23,9 +23,9 @@ COUNT, STEPS_AN_EPOCH = 60, 5
 
 
 def start(job: Job, ranks: int, until: int, checkpoint: Path, rows: str = "exact",
-          *flags: str) -> Job:
+          *flags: str, hold: int = -1) -> Job:
     script = [str(SCRIPTS / "table.py"), "--checkpoint", str(checkpoint), "--out", str(job.state),
-              "--until", str(until), "--rows", rows]
+              "--until", str(until), "--rows", rows, "--hold", str(hold)]
     return job.start(["--standalone", "--nproc-per-node", str(ranks), *flags], script)
 
 
@@ -34,9 +34,10 @@ def test_every_row_is_exact_over_kills_and_worlds(job: Job, make_job) -> None:
     jobs = [job, make_job("three"), make_job("two")]
     begin = 0
     for one, ranks, until in zip(jobs, (1, 3, 2), (7, 13, 4 * STEPS_AN_EPOCH), strict=True):
-        start(one, ranks, until, checkpoint)
+        start(one.be_patient(), ranks, until, checkpoint, hold=until - 1)
         known = one.until_stepping(ranks, beyond=begin + 2)
         os.kill(known[ranks - 1]["pid"], signal.SIGKILL)
+        one.let_go()
         assert one.wait() == 0, one.stderr
         assert "Done after 2 worlds and 1 failure of ranks" in one.stderr, one.stderr
         begin = until

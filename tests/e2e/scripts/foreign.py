@@ -93,9 +93,11 @@ def main() -> None:
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= size
         optimizer.step()
-        ckpt.save(step, state)
+        # Before the save: whoever ends the others may come between the two, and what is restored
+        # has to be known.
         note(args.out / f"saved-{rank}", step=step, state=fingerprint(*bare),
              samples=samples.tolist())
+        ckpt.save(step, state)
         died = args.out / "died"
         if args.die == f"{rank}:{step}" and not died.exists():
             died.write_text(str(os.getpid()))

@@ -24,7 +24,7 @@ class Counts:
         self.seen = dict(state["seen"])
 
 
-def main() -> None:
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--samples", type=int, default=2000)
@@ -34,10 +34,15 @@ def main() -> None:
     parser.add_argument("--deadline", type=float, default=10.0)
     parser.add_argument("--poison", type=int, default=-1)
     parser.add_argument("--bad", type=int, default=-1)
+    parser.add_argument("--hold", type=int, default=-1, help="wait for OUT/go after so many")
     parser.add_argument("--second", action="store_true")
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--every", type=int, default=1_000_000)
-    given = parser.parse_args()
+    return parser.parse_args()
+
+
+def main() -> None:
+    given = arguments()
     rank = paceline.rank()
     print(f"rank {rank} pid {os.getpid()}", flush=True)
 
@@ -78,6 +83,8 @@ def main() -> None:
                 ckpt.save(step, state)
             step += 1
             paceline.step(step)
+            while step == given.hold and not (given.out / "go").exists():
+                time.sleep(0.02)
     if given.second:
         for _ in shards(range(100), name="eval", shuffle=False):
             pass

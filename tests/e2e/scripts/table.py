@@ -239,6 +239,7 @@ def main() -> None:
     parser.add_argument("--until", type=int, required=True)
     parser.add_argument("--rows", default="exact")
     parser.add_argument("--pace", type=float, default=0.05)
+    parser.add_argument("--hold", type=int, help="nobody goes beyond it without a file OUT/go")
     given = parser.parse_args()
     dist.init_process_group("gloo")
     rows = exact(given.out) if given.rows == "exact" else {given.rows: refused(given.rows)}
@@ -259,6 +260,8 @@ def main() -> None:
         step += 1
         pl.step(step)
         time.sleep(given.pace)
+        while step == given.hold and not (given.out / "go").exists():
+            time.sleep(0.02)
     ckpt.close()
     if dist.get_rank() == 0:
         told = dict(zip(rows, state["counts"].int().tolist(), strict=True))
