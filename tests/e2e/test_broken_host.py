@@ -34,7 +34,9 @@ def start_on_two_hosts(
     """The second host joins when the first one's master answers. It has nothing in `folder`."""
     shared = ["--nnodes", "1:2", "--nproc-per-node", "1", *flags,
               "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
-    sound.start([*shared, "--node-name", "sound", "--rdzv-conf", "is_host=1"], words)
+    # A second host that comes late would be a spare of a world that does not grow.
+    sound.env |= {"PACELINE_TIMERS_JOIN_WINDOW": "60s"}
+    sound.be_patient().start([*shared, "--node-name", "sound", "--rdzv-conf", "is_host=1"], words)
     eventually(sound.status, "its master answers", job=sound)
     hide = ["unshare", "-m", "sh", "-c", f'mount -t tmpfs none {folder} && exec "$@"', "sh"]
     broken.start([*shared, "--node-name", "broken", "--rdzv-conf", "is_host=0"], words,

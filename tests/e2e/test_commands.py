@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from job import ROOT, Job, eventually
+from job import DEADLINE_S, ROOT, Job, eventually
 from jsonschema import Draft202012Validator
 
 pytestmark = pytest.mark.alone
@@ -55,8 +55,9 @@ def objects(text: str) -> list[str]:
 def failed_once(make_job: Callable[..., Job]) -> Job:
     """Runs in its second world: rank 1 raised at step 5 of the first."""
     job = make_job()
-    job.start_steps(TWO, "--fail", "1:5:raise", "--print", steps=100_000)
+    job.be_patient().start_steps(TWO, "--fail", "1:5:raise", "--print", steps=100_000)
     job.until_stepping(2, beyond=8)
+    job.until_event("world_running", 2)
     return job
 
 
@@ -161,11 +162,15 @@ def test_a_job_that_is_over_tells_the_same(failed_once: Job) -> None:
 
 
 def test_following_ends_with_the_job(make_job: Callable[..., Job]) -> None:
-    job = make_job().start_steps(TWO, "--print", steps=150)
+    job = make_job().start_steps(TWO, "--print", "--hold", "140", steps=150)
     job.until_stepping(2)
-    commands = {verb: follow(job, verb) for verb in ("events", "logs")}
+    paths = {verb: job.directory / f"{verb}.followed" for verb in ("events", "logs")}
+    commands = [follow(job, verb, path) for verb, path in paths.items()]
+    eventually(lambda: all(path.stat().st_size > 0 for path in paths.values()), "both follow")
+    job.let_go()
     assert job.wait() == 0
-    said = {verb: command.communicate(timeout=60)[0] for verb, command in commands.items()}
+    assert [command.wait(DEADLINE_S) for command in commands] == [0, 0]
+    said = {verb: path.read_text() for verb, path in paths.items()}
     assert checked(said["events"].splitlines()[-1])["kind"] == "job_finished"
     none = job.command("ckpt", "ls", str(job.run_dir))
     assert none.returncode == 2, none.stderr
@@ -174,10 +179,10 @@ def test_following_ends_with_the_job(make_job: Callable[..., Job]) -> None:
     assert any("149" in text for text in texts), texts[-3:]
 
 
-def follow(job: Job, verb: str) -> subprocess.Popen[str]:
+def follow(job: Job, verb: str, path: Path) -> subprocess.Popen[bytes]:
     words = [verb, "--follow", "--json", "--job", str(job.run_dir)]
-    return subprocess.Popen(job.command_line(*words), env=job.env, text=True,
-                            stdout=subprocess.PIPE)
+    with path.open("wb") as out:
+        return subprocess.Popen(job.command_line(*words), env=job.env, stdout=out)
 
 
 def test_other_commands_on_a_host_without_jobs(make_job: Callable[..., Job]) -> None:

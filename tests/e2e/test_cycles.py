@@ -85,16 +85,18 @@ def open_files(job: Job) -> dict[str, list[str]]:
         int(Path(f"/proc/{rank['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
         for rank in job.ranks().values()))
     # Sockets of commands that asked a moment ago come and go; what leaks stays.
-    looks = []
+    looks, worlds = [], []
     for _ in range(20):
         seen = {what: descriptors(pid) for what, pid in pids.items()}
         # The launcher follows the files of the last two worlds. How many there are depends on how
         # far a world got before its first rank failed, and on when the launcher heard of them.
         files = {name for name in seen["launcher"] if RANK_FILE.search(name)}
-        assert len({os.path.dirname(name) for name in files}) <= 2, files
+        worlds.append({os.path.dirname(name) for name in files})
         seen["launcher"] = [name for name in seen["launcher"] if name not in files]
         looks.append(seen)
         time.sleep(0.05)
+    # A look in the middle of a change of worlds sees three of them.
+    assert min(map(len, worlds)) <= 2, worlds
     return {what: min((look[what] for look in looks), key=len) for what in pids}
 
 
@@ -103,6 +105,9 @@ def run_until_quiet(job: Job, restarts: int) -> dict[str, list[str]]:
     script.write_text(FAILING.format(restarts=restarts))
     job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
     eventually(lambda: job.step() == restarts or None, f"{restarts} restarts", job=job)
+    # The launcher knows the last world, too.
+    eventually(lambda: f" trains, at step {restarts}\n" in job.stderr,
+               "the launcher tells of the last world", job=job)
     files = open_files(job)
     (job.directory / "seen").touch()
     assert job.wait() == 0, job.stderr

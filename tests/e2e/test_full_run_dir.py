@@ -48,7 +48,7 @@ def test_a_rank_prints_on_and_its_lost_output_is_noted(job: Job, full: Path) -> 
     assert status is not None and "is full" in status["troubles"][0], status
     reached = job.step()
     eventually(lambda: job.step() > reached + 300 or None, "the rank trains on", job=job)
-    subprocess.run(["mount", "-o", "remount,size=64m", str(full)], check=True)
+    subprocess.run(["mount", "-o", "remount,size=1g", str(full)], check=True)
     errors = job.run_dir / "logs" / "node0" / "g1" / "rank0.err"
     eventually(lambda: "the disk was full for about" in errors.read_text() or None,
                "C++ output's loss is noted", job=job)
