@@ -1,13 +1,13 @@
 """A training job without tensors: each rank counts steps and saves how far it came.
 
     steps.py --dir DIR --steps N [--pace S] [--fail RANK:STEP:HOW]... [--print] [--save-every K]
-             [--hold STEP]
+             [--hold STEP[:FILE]]...
 
 HOW is raise, kill, segv, exit:CODE, or memory. `--fail` happens in the first world only, unless HOW
 ends in "!". Every rank appends "generation step" to DIR/rank<r>.steps, so a test sees what was
 redone. With --save-every a checkpoint counts K steps and is told; without it, each step is saved
-and none is told. With --hold nobody begins that step or a later one until there is a file DIR/go;
-but a world that is restored there makes one step, so that it is seen to train.
+and none is told. With --hold nobody begins that step or a later one until there is a file DIR/FILE,
+or DIR/go; but a world that is restored there makes one step, so that it is seen to train.
 """
 
 from __future__ import annotations
@@ -43,10 +43,12 @@ def main() -> None:
     parser.add_argument("--pace", type=float, default=0.01)
     parser.add_argument("--fail", action="append", default=[])
     parser.add_argument("--save-every", type=int, default=0)
-    parser.add_argument("--hold", type=int)
+    parser.add_argument("--hold", action="append", default=[])
     parser.add_argument("--print", action="store_true")
     args = parser.parse_args()
 
+    held = [(int(step), args.dir / (name or "go"))
+            for step, _, name in (hold.partition(":") for hold in args.hold)]
     rank = int(os.environ["RANK"])
     restarts = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     saved: Path = args.dir / f"rank{rank}.saved"
@@ -54,8 +56,7 @@ def main() -> None:
     with open(args.dir / f"rank{rank}.steps", "a") as steps:
         for step in range(begin, args.steps):
             time.sleep(args.pace)
-            is_held = args.hold is not None and step >= args.hold and step > begin
-            while is_held and not (args.dir / "go").exists():
+            while step > begin and any(step >= at and not file.exists() for at, file in held):
                 time.sleep(0.02)
             for fault in args.fail:
                 who, when, how = fault.split(":", 2)
