@@ -52,6 +52,11 @@ def until_done(job: Job, count: int) -> None:
     eventually(lambda: done(job) >= count, f"{count} samples are done", job=job)
 
 
+def go_on(job: Job) -> None:
+    """Workers that hold their sample take the next ones."""
+    (job.state / "go").touch()
+
+
 def until_others_go_on(job: Job, count: int) -> None:
     """Somebody is frozen; so many more samples, or all that there are."""
     until_done(job, min(done(job) + count, SAMPLES))
@@ -88,21 +93,23 @@ def test_faults_at_random_leave_every_sample_counted_once(job: Job, seed: int) -
 
 
 def test_a_dead_workers_samples_and_no_others_are_repeated(job: Job) -> None:
-    start(job, [*NODES, "--local-nodes", "1"])
-    until_done(job, 300)
+    # The samples that two workers have in hand are not done, and no other acknowledgement is to come.
+    start(job, [*NODES, "--local-nodes", "1"], "--hold", "150", "--deadline", "120")
+    until_done(job, 2 * 149)
     victim = job.ranks()[1]["pid"]
     os.kill(victim, signal.SIGKILL)
+    go_on(job)
     assert job.wait() == 0, job.stderr
     check_counted_once(job)
     repeated = len(worked_on(job)) - SAMPLES
-    # Each of two workers had one open sample, and acknowledgements of at most 5 ms to come.
-    assert 0 <= repeated <= 2 * 10, repeated
+    assert 0 <= repeated <= 2, repeated
 
 
 def test_a_frozen_node_gives_its_leases_back_and_does_not_count_later(job: Job) -> None:
-    start(job, [*NODES, "--nnodes", "1:2"], "--pace", "0.004")
-    until_done(job, 200)
+    start(job, [*NODES, "--nnodes", "1:2"], "--pace", "0.004", "--hold", "50")
+    until_done(job, 4 * 49)
     with job.frozen(job.ranks()[3]["node"]):
+        go_on(job)
         until_others_go_on(job, 400)
     assert job.wait() == 0, job.stderr
     assert "starting it again" not in job.stderr
@@ -129,7 +136,7 @@ def test_a_restore_rewinds_the_data_with_the_model(job: Job, seed: int) -> None:
     chance = random.Random(seed)
     samples = 1800
     start(job, [*NODES, "--local-nodes", "1"], "--samples", str(samples),
-          "--checkpoint", str(job.directory / "ckpt"))
+          "--checkpoint", str(job.directory / "ckpt"), "--hold", "100")
     assert job.launcher is not None
     launcher, kills = job.launcher, 0
     for turn in range(3):
@@ -144,6 +151,7 @@ def test_a_restore_rewinds_the_data_with_the_model(job: Job, seed: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
             kills += 1
+        go_on(job)
     assert kills > 0
     assert job.wait() == 0, job.stderr
     counts: dict[int, int] = {}

@@ -1,4 +1,7 @@
-"""Workers that lease a data set; each writes what it worked on, in its own file."""
+"""Workers that lease a data set; each writes what it worked on, in its own file.
+
+With --hold each process has its sample of that number in hand until there is a file OUT/go.
+"""
 
 import argparse
 import os
@@ -34,7 +37,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--deadline", type=float, default=10.0)
     parser.add_argument("--poison", type=int, default=-1)
     parser.add_argument("--bad", type=int, default=-1)
-    parser.add_argument("--hold", type=int, default=-1, help="wait for OUT/go after so many")
+    parser.add_argument("--hold", type=int, default=-1)
     parser.add_argument("--second", action="store_true")
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--every", type=int, default=1_000_000)
@@ -73,18 +76,18 @@ def main() -> None:
         ckpt = Checkpointer(given.checkpoint, every=given.every)
         step = ckpt.restore(state)
     with open(given.out / f"work-{rank}-{os.getpid()}", "a", buffering=1) as work:
-        for sample in loader:
+        for number, sample in enumerate(loader, 1):
             if sample == given.poison:
                 os.kill(os.getpid(), signal.SIGKILL)
             work.write(f"{sample}\n")
             time.sleep(given.pace)
+            while number == given.hold and not (given.out / "go").exists():
+                time.sleep(0.02)
             counts.seen[str(sample)] = counts.seen.get(str(sample), 0) + 1
             if ckpt is not None and step % 7 == 6:
                 ckpt.save(step, state)
             step += 1
             paceline.step(step)
-            while step == given.hold and not (given.out / "go").exists():
-                time.sleep(0.02)
     if given.second:
         for _ in shards(range(100), name="eval", shuffle=False):
             pass
