@@ -52,11 +52,6 @@ def until_done(job: Job, count: int) -> None:
     eventually(lambda: done(job) >= count, f"{count} samples are done", job=job)
 
 
-def go_on(job: Job) -> None:
-    """Workers that hold their sample take the next ones."""
-    (job.state / "go").touch()
-
-
 def until_others_go_on(job: Job, count: int) -> None:
     """Somebody is frozen; so many more samples, or all that there are."""
     until_done(job, min(done(job) + count, SAMPLES))
@@ -98,7 +93,7 @@ def test_a_dead_workers_samples_and_no_others_are_repeated(job: Job) -> None:
     until_done(job, 2 * 149)
     victim = job.ranks()[1]["pid"]
     os.kill(victim, signal.SIGKILL)
-    go_on(job)
+    job.let_go()
     assert job.wait() == 0, job.stderr
     check_counted_once(job)
     repeated = len(worked_on(job)) - SAMPLES
@@ -109,7 +104,7 @@ def test_a_frozen_node_gives_its_leases_back_and_does_not_count_later(job: Job) 
     start(job, [*NODES, "--nnodes", "1:2"], "--pace", "0.004", "--hold", "50")
     until_done(job, 4 * 49)
     with job.frozen(job.ranks()[3]["node"]):
-        go_on(job)
+        job.let_go()
         until_others_go_on(job, 400)
     assert job.wait() == 0, job.stderr
     assert "starting it again" not in job.stderr
@@ -151,7 +146,7 @@ def test_a_restore_rewinds_the_data_with_the_model(job: Job, seed: int) -> None:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
             kills += 1
-        go_on(job)
+        job.let_go()
     assert kills > 0
     assert job.wait() == 0, job.stderr
     counts: dict[int, int] = {}

@@ -21,10 +21,6 @@ def holds(first: int, then: int) -> list[str]:
     return ["--hold", str(first), "--hold", f"{then}:then"]
 
 
-def go_on(job: Job) -> None:
-    (job.state / "go").touch()
-
-
 def end(job: Job) -> None:
     (job.state / "then").touch()
     assert job.wait() == 0, job.stderr
@@ -36,7 +32,7 @@ def test_it_grows_at_once_when_asked(job: Job) -> None:
     job.kill_node(before[3]["node"])
     job.until_event("node_lost")
     job.until_event("world_formed", 3)
-    go_on(job)
+    job.let_go()
     after = job.until_stepping(4, beyond=before[0]["step"] + 20)
     assert sorted(after) == [0, 1, 2, 3]
     assert any("1 node and 2 ranks" in world for world in worlds(job)), "it shrank first"
@@ -52,7 +48,7 @@ def test_it_never_grows_when_told_not_to(job: Job) -> None:
     node = eventually(lambda: (lambda n: n if n and n["state"] == "spare" else None)(
         job.node(lost)), "the new node is a spare")
     assert all(rank["state"] == "exited" for rank in node["ranks"])
-    go_on(job)
+    job.let_go()
     job.until_stepping(2, beyond=before[0]["step"] + 20)
     end(job)
     assert worlds(job)[-1].startswith("world") and "2 ranks" in worlds(job)[-1]
@@ -66,7 +62,7 @@ def test_it_waits_for_a_save_before_it_grows(job: Job) -> None:
     job.kill_node(before[3]["node"])
     job.until_event("node_lost")
     job.until_event("growth_planned")
-    go_on(job)
+    job.let_go()
     job.until_stepping(4, beyond=120)
     end(job)
     decisions = [event["sentence"] for event in job.events("recovery_decided")]
