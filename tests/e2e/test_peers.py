@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
 pytestmark = needs_hosts
 
 RARELY = ["--every", "1000000"]  # nothing goes to storage before the end
+ENDLESS = 1_000_000  # steps; the test says when it is enough
 
 
 def script(first: Host, *args: str, steps: int) -> list[str]:
@@ -34,43 +35,58 @@ def finals(host: Host, ranks: int) -> list[float]:
     return [float((folder / f"final-{rank}").read_text()) for rank in range(ranks)]
 
 
+def end_whole(host: Host, ranks: int) -> None:
+    """It ends soon, and each rank has made each step once."""
+    folder = host.job.directory / "out"
+    (folder / "enough").touch()
+    assert host.job.wait() == 0, host.job.stderr
+    assert finals(host, ranks) == [float((folder / "end").read_text()) + 1] * ranks
+
+
+def until_restored(host: Host, rank: int) -> tuple[int, str]:
+    """The step with which the second world begins, and what the rank says about it."""
+    eventually(lambda: len(restored(host, rank)) >= 2, f"rank {rank} has restored", job=host.job)
+    return restored(host, rank)[-1]
+
+
+def copied_step(*hosts: Host) -> int:
+    """The newest step of which each of the hosts has a copy of another's part."""
+    return min(max(int(one["step"]) for one in fetched(host) if one["problem"] == '""')
+               for host in hosts)
+
+
 def until_fetched(host: Host, step: int) -> None:
     eventually(lambda: any(int(one["step"]) >= step and one["problem"] == '""'
                            for one in fetched(host)),
                f"{host.name} has a copy of step {step} or later; {fetched(host)[-3:]}")
 
 
-def start_pair_and_spare(hosts: list[Host], *args: str, steps: int) -> None:
+def start_pair_and_spare(hosts: list[Host], *args: str) -> None:
     """Two hosts train, the third is a spare. Each has arenas that the others cannot see."""
     first, second, third = hosts
-    words = script(first, *args, steps=steps)
+    words = script(first, *args, steps=ENDLESS)
     join = start([first, second], "--nnodes", "2:3", "--grow", "never", script=words)
     first.job.until_stepping(2, beyond=5)
     third.start(["--nnodes", "2:3", "--grow", "never", "--join", join], words)
     until_state(third, first, "spare")
 
 
-def step_of(hosts: list[Host]) -> int:
-    return hosts[0].job.step()
-
-
 def test_a_lost_host_costs_a_fetch(hosts: list[Host]) -> None:
     """Row 40: a node is replaced, its memory is gone; its image is on another host."""
     first, second, third = hosts
-    start_pair_and_spare(hosts, "--cut", *RARELY, steps=600)
+    start_pair_and_spare(hosts, "--cut", *RARELY)
     for host in (first, second):
         until_fetched(host, 30)
-    before = step_of(hosts)
+    copied = copied_step(first, second)
     second.crash()
     second.boot()  # its memory is empty
-    assert first.job.wait() == 0, first.job.stderr
-    assert finals(first, 2) == [600.0] * 2
+    step, why = until_restored(first, 1)
+    end_whole(first, 2)
     decided = first.job.events("restore_decided")[-1]
     assert decided["details"]["from"] == "memory"
-    step, why = restored(first, 1)[-1]
     assert f"rank 1's from {first.name}'s memory" in why, why
     assert restored(first, 0)[-1][0] == step, "one step for all"
-    assert step > before - 200, "what was saved last, but for what was on its way"
+    assert step > copied, "the step after the one that was copied, or a later one"
     assert fetched(third)[0]["rank"] == "1"
     assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
 
@@ -85,22 +101,22 @@ def bulk_port(host: Host) -> int:
 def test_a_step_with_its_copies_stays_while_the_next_is_copied(hosts: list[Host]) -> None:
     """A host is lost in the middle of copying, many saves after the step that has its copies."""
     first, second, _third = hosts
-    start_pair_and_spare(hosts, "--cut", *RARELY, "--pace", "0.02", steps=600)
+    start_pair_and_spare(hosts, "--cut", *RARELY, "--pace", "0.02")
     for host in (first, second):
         until_fetched(host, 30)
         host.slow_down(bulk_port(host), "2mbit")  # 200 kB take a second, or thirty saves
     newest = max(int(fetched(host)[-1]["step"]) for host in (first, second))
     for host in (first, second):
         until_fetched(host, newest + 1)
-    copied = min(int(fetched(host)[-1]["step"]) for host in (first, second))
+    copied = copied_step(first, second)
     first.job.until_stepping(2, beyond=copied + 15)
     second.crash()
     second.boot()
-    assert first.job.wait() == 0, first.job.stderr
-    assert finals(first, 2) == [600.0] * 2
+    begun, _ = until_restored(first, 0)
+    end_whole(first, 2)
     decided = first.job.events("restore_decided")[-1]
     assert decided["details"]["from"] == "memory", decided
-    assert restored(first, 0)[-1][0] > copied, "the step after the one that was copied"
+    assert begun > copied, "the step after the one that was copied"
     assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
 
 
@@ -110,7 +126,7 @@ def test_row_42_a_rack_that_is_lost_comes_back_to_memory(hosts: list[Host]) -> N
     for host, domain in zip(hosts, ("rack-a", "rack-b", "rack-b"), strict=True):
         host.job.env["PACELINE_FAILURE_DOMAIN"] = domain
     start(hosts, "--nnodes", "3",
-          script=script(first, "--cut", *RARELY, "--pace", "0.01", steps=200))
+          script=script(first, "--cut", *RARELY, "--pace", "0.01", steps=ENDLESS))
     for rank in ("1", "2"):
         eventually(lambda rank=rank: any(one["rank"] == rank and int(one["step"]) >= 30
                                          for one in fetched(first)), "the other rack has its copy")
@@ -122,11 +138,10 @@ def test_row_42_a_rack_that_is_lost_comes_back_to_memory(hosts: list[Host]) -> N
     first.job.until_event("node_lost", 2)
     for host in rack:
         host.start(["--resume"])
-    assert first.job.wait() == 0, first.job.stderr
-    assert finals(first, 3) == [200.0] * 3
+    begun = [until_restored(first, rank) for rank in (1, 2)]
+    end_whole(first, 3)
     assert first.job.events("restore_decided")[-1]["details"]["from"] == "memory"
-    for rank in (1, 2):
-        step, why = restored(first, rank)[-1]
+    for step, why in begun:
         assert step > copied and f"from {first.name}'s memory" in why, why
     assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
 
@@ -134,14 +149,13 @@ def test_row_42_a_rack_that_is_lost_comes_back_to_memory(hosts: list[Host]) -> N
 def test_equal_tensors_are_not_sent_twice(hosts: list[Host]) -> None:
     """Data parallel ranks are copies of each other: only the lost one's host fetches, once."""
     first, second, third = hosts
-    start_pair_and_spare(hosts, *RARELY, steps=600)
+    start_pair_and_spare(hosts, *RARELY)
     first.job.until_stepping(2, beyond=100)
     assert not fetched(first) and not fetched(second)
     second.crash()
     second.boot()
-    assert first.job.wait() == 0, first.job.stderr
-    assert finals(first, 2) == [600.0] * 2
-    step, why = restored(first, 1)[-1]
+    step, why = until_restored(first, 1)
+    end_whole(first, 2)
     assert step >= 100 and f"from {first.name}'s memory" in why, why
     assert [one["rank"] for one in fetched(third)] == ["0"]
 
@@ -149,7 +163,7 @@ def test_equal_tensors_are_not_sent_twice(hosts: list[Host]) -> None:
 def test_crashes_during_the_recovery_cost_no_step(hosts: list[Host]) -> None:
     """Row 50: the replacement is killed again and again while it restores."""
     first, second, third = hosts
-    start_pair_and_spare(hosts, "--cut", *RARELY, "--pace", "0.02", steps=400)
+    start_pair_and_spare(hosts, "--cut", *RARELY, "--pace", "0.02")
     for host in (first, second):
         until_fetched(host, 30)
     second.crash()
@@ -160,11 +174,10 @@ def test_crashes_during_the_recovery_cost_no_step(hosts: list[Host]) -> None:
         step, _ = restored(first, 1)[-1]
         assert step >= floor, "no step is lost by it"
         floor = step
-        ranks = [rank for rank in first.job.ranks().values() if rank["node"] == third.name]
-        for rank in ranks:
-            os.kill(rank["pid"], signal.SIGKILL)
-    assert first.job.wait() == 0, first.job.stderr
-    assert finals(first, 2) == [400.0] * 2
+        for pid in first.job.rank_pids(third.name):
+            os.kill(pid, signal.SIGKILL)
+    eventually(lambda: len(restored(first, 1)) >= 4, "it has restored once more")
+    end_whole(first, 2)
 
 
 def test_a_ticket_tells_when_a_second_host_has_it(hosts: list[Host]) -> None:
