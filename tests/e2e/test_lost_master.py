@@ -27,7 +27,7 @@ def test_other_hosts_say_that_the_master_is_lost_and_can_be_stopped(hosts: list[
     assert stopped.returncode == 0, stopped
     assert "stopping this host's part" in stopped.stderr
     assert second.job.wait() != 0
-    assert not second.pids(), "nothing of the job lives on that host"
+    eventually(lambda: not second.pids(), "nothing of the job lives on that host")
 
 
 def test_a_new_job_at_the_address_refuses_agents_of_the_former_one(hosts: list[Host]) -> None:

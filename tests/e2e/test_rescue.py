@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -92,7 +95,7 @@ def test_a_step_of_which_each_rank_has_its_part_is_gathered(hosts: list[Host]) -
     assert verified.returncode == 0, verified
     for host in (second, third):
         assert host.job.wait() == 3, host.job.stderr
-        assert not host.pids(), "nothing of the job lives on that host"
+        eventually(lambda host=host: not host.pids(), "nothing of the job lives on that host")
     assert rescue(second) == {**told, "was_there": True}, "typed twice"
     for words in ("status", "why"):
         said = second.command(words, "--job", str(second.job.run_dir)).stderr
@@ -205,6 +208,17 @@ def begun(host: Host) -> subprocess.Popen[str]:
     return command
 
 
+@contextmanager
+def that_does_not_end(pid: int) -> Iterator[None]:
+    """A rank that stands still hears no SIGTERM: the command waits for its end, and the test can look
+    at this stage as late as it comes to it."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
 def until_ranks_end(host: Host) -> None:
     eventually(lambda: call_of(host).get("stage") == "end", "the ranks are told to end",
                job=host.job)
@@ -213,37 +227,39 @@ def until_ranks_end(host: Host) -> None:
 def test_one_command_at_a_time_and_ctrl_c_says_how_it_stands(hosts: list[Host]) -> None:
     first, second, third = hosts
     start(hosts, "--nnodes", "3", script=script(first, "out", *RARELY))
-    until_training(first, 3, beyond=30)
+    rank = until_training(first, 3, beyond=30)[third.name]["pid"]
     lose_master(hosts)
     asking = begun(second)
     asking.send_signal(signal.SIGINT)
     said = asking.communicate()[1]
     assert asking.returncode == 130 and "nothing was changed" in said, said
     assert second.pids() and third.pids()
-    ending = begun(second)
-    refused = third.command("ckpt", "rescue", str(third.job.run_dir))
-    assert refused.returncode == 3 and "another `paceline ckpt rescue`" in refused.stderr, refused
-    until_ranks_end(second)
-    ending.send_signal(signal.SIGINT)
-    told, said = ending.communicate()
-    if ending.returncode != 0:  # the ranks may have ended before the signal came
+    with that_does_not_end(rank):
+        ending = begun(second)
+        refused = third.command("ckpt", "rescue", str(third.job.run_dir))
+        assert refused.returncode == 3, refused
+        assert "another `paceline ckpt rescue`" in refused.stderr, refused
+        until_ranks_end(second)
+        ending.send_signal(signal.SIGINT)
+        said = ending.communicate()[1]
         assert ending.returncode == 130 and "type the same command again" in said, said
-        told = third.command("ckpt", "rescue", str(third.job.run_dir)).stdout
+    told = third.command("ckpt", "rescue", str(third.job.run_dir)).stdout
     assert "brought step" in told, told
     assert len(checkpoints(first)) == 1
 
 
 def test_a_command_that_is_killed_is_typed_again(hosts: list[Host]) -> None:
-    """After the ranks have ended, and before the step is written."""
+    """After the ranks were told to end, and before the step is written."""
     first, second, third = hosts
     start(hosts, "--nnodes", "3", script=script(first, "out", *RARELY))
-    until_training(first, 3, beyond=30)
+    rank = until_training(first, 3, beyond=30)[third.name]["pid"]
     lose_master(hosts)
-    killed = begun(second)
-    until_ranks_end(second)
-    killed.kill()
-    killed.wait()
-    assert not checkpoints(first)
+    with that_does_not_end(rank):
+        killed = begun(second)
+        until_ranks_end(second)
+        killed.kill()
+        killed.wait()
+        assert not checkpoints(first)
     told = rescue(third)
     assert checkpoints(first) == [told["name"]], "from the other host, this time"
     for host in (second, third):
