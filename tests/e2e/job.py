@@ -59,6 +59,14 @@ def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADL
         pause.wait(0.03)
 
 
+def lives(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
 def processes_of(job_id: str, run_dir: Path) -> dict[int, str]:
     """Living processes of a job, zombies left out: pid and command line.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import tempfile
 from collections.abc import Callable
@@ -55,9 +54,7 @@ def test_jobs_that_share_a_log_dir_do_not_touch_each_other(make_job: Callable[..
 def test_ranks_see_the_master_port_that_was_given(job: Job, method: str) -> None:
     """One group a script: a rank that begins a second one may still reach the first one's store,
     which rank 0 is about to end, and torch waits there."""
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = free_port()
     script = write(job, (
         "import os, torch.distributed as dist\n"
         "print('port', os.environ['MASTER_PORT'])\n"
@@ -107,10 +104,7 @@ def test_arguments_are_as_long_as_the_kernel_takes(job: Job, warm: str, count: i
 def test_a_host_says_what_it_waits_for(make_job: Callable[..., Job]) -> None:
     """Two jobs that wait at the same time: one for its master, and one for its other node."""
     first, second = make_job("first"), make_job("second")
-    with socket.socket() as held, socket.socket() as other:
-        held.bind(("127.0.0.1", 0))
-        other.bind(("127.0.0.1", 0))
-        nobody, endpoint = (f"127.0.0.1:{one.getsockname()[1]}" for one in (held, other))
+    nobody, endpoint = (f"127.0.0.1:{free_port()}" for _ in range(2))
     script = write(first, "")
     token = first.directory / "token"
     token.touch(0o600)
@@ -179,9 +173,7 @@ def test_unknown_logs_specs_are_refused(job: Job) -> None:
 def test_process_groups_at_one_address_one_after_the_other(job: Job) -> None:
     """The second one met the server of the first, which was about to end."""
     pytest.importorskip("torch")
-    with socket.socket() as held:
-        held.bind(("127.0.0.1", 0))
-        port = held.getsockname()[1]
+    port = free_port()
     script = write(job, (
         "import os, torch, torch.distributed as dist\n"
         "rank, size = int(os.environ['RANK']), int(os.environ['WORLD_SIZE'])\n"

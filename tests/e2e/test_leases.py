@@ -88,7 +88,7 @@ def test_faults_at_random_leave_every_sample_counted_once(job: Job, seed: int) -
 
 
 def test_a_dead_workers_samples_and_no_others_are_repeated(job: Job) -> None:
-    # The samples that two workers have in hand are not done, and no other acknowledgement is to come.
+    # Two workers have a sample in hand that is not done, and no acknowledgement is on its way.
     start(job, [*NODES, "--local-nodes", "1"], "--hold", "150", "--deadline", "120")
     until_done(job, 2 * 149)
     victim = job.ranks()[1]["pid"]

@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
-from pathlib import Path
 
 import pytest
-from job import Job, eventually
+from job import Job, eventually, lives
 
 pytestmark = pytest.mark.alone
 
 TWO = ["--standalone", "--nproc-per-node", "2"]
-
-
-def lives(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def start_impatient(job: Job) -> list[int]:

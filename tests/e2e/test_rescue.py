@@ -210,8 +210,8 @@ def begun(host: Host) -> subprocess.Popen[str]:
 
 @contextmanager
 def that_does_not_end(pid: int) -> Iterator[None]:
-    """A rank that stands still hears no SIGTERM: the command waits for its end, and the test can look
-    at this stage as late as it comes to it."""
+    """A rank that stands still hears no SIGTERM: the command waits for its end, and stays at this
+    stage however late the test looks."""
     os.kill(pid, signal.SIGSTOP)
     try:
         yield

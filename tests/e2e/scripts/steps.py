@@ -6,8 +6,8 @@
 HOW is raise, kill, segv, exit:CODE, or memory. `--fail` happens in the first world only, unless HOW
 ends in "!". Every rank appends "generation step" to DIR/rank<r>.steps, so a test sees what was
 redone. With --save-every a checkpoint counts K steps and is told; without it, each step is saved
-and none is told. With --hold nobody begins that step or a later one until there is a file DIR/FILE,
-or DIR/go; but a world that is restored there makes one step, so that it is seen to train.
+and none is told. With --hold nobody begins that step or a later one until there is a file DIR/FILE
+(default: go); but a world that is restored there makes one step, so that it is seen to train.
 """
 
 from __future__ import annotations
