@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 
 import pytest
 from job import SCRIPTS, Job, eventually
@@ -18,19 +16,8 @@ def start(job: Job, *args: str) -> None:
               [str(SCRIPTS / "hangs.py"), *args])
 
 
-def until_step(job: Job, step: int) -> None:
-    """Counted steps: the script tells nothing."""
-    def are_there() -> bool:
-        ranks = job.ranks()
-        return len(ranks) == RANKS and all(rank["step_count"] >= step for rank in ranks.values())
-
-    eventually(are_there, f"step {step}", job=job)
-
-
 def test_a_stopped_rank_is_named_and_restarted(job: Job) -> None:
-    start(job, "--steps", "250")
-    until_step(job, 40)
-    os.kill(job.ranks()[1]["pid"], signal.SIGSTOP)
+    start(job, "--steps", "80", "--stop-at", "40")
     judged = eventually(lambda: job.events("hang_judged"), "a verdict", job=job)[0]
     assert re.match(
         r"Rank 1 on node0 was stopped \(SIGSTOP\) in hangs\.py:\d+.*\. Ranks 0 and 2 waited "
@@ -63,9 +50,10 @@ def test_a_skipped_call_names_both_lines_and_ends_the_job_at_the_third_time(job:
 
 def test_a_rank_that_takes_its_time_is_left_alone(job: Job) -> None:
     """Nobody knows what a script does between two steps; it may evaluate, or upload."""
-    start(job, "--steps", "60", "--pause-at", "40", "--pause", "6")
+    go_on = job.directory / "go"
+    start(job, "--steps", "60", "--pause-at", "40", "--until", str(go_on))
+    eventually(lambda: list(job.run_dir.glob("logs/node0/hang-*")), "it is looked at", job=job)
+    go_on.touch()
     assert job.wait() == 0, job.stderr
     assert job.events("hang_judged") == []
     assert job.events("rank_failed") == []
-    # It was looked at: the test would be idle otherwise.
-    assert list(job.run_dir.glob("logs/node0/hang-*")) != []

@@ -1,9 +1,17 @@
-"""Trains over gloo without a line of paceline's, and hangs where it is told to."""
+"""Trains over gloo without a line of paceline's, and hangs where it is told to.
+
+    hangs.py [--steps N] [--rank R] [--skip-at STEP] [--stop-at STEP] [--pause-at STEP --until FILE]
+
+At --stop-at the rank stops itself by SIGSTOP while others wait for it, in the first world only.
+"""
 
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -19,12 +27,15 @@ def train(options: argparse.Namespace) -> None:
     model = DistributedDataParallel(torch.nn.Linear(16, 16))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     culprit = dist.get_rank() == options.rank
+    is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
     for step in range(options.steps):
         optimizer.zero_grad()
+        if culprit and is_first and step == options.stop_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
         forward(model, torch.ones(4, 16)).backward()
         optimizer.step()
-        if culprit and step == options.pause_at:
-            time.sleep(options.pause)
+        while culprit and step == options.pause_at and not options.until.exists():
+            time.sleep(0.02)
         if not (culprit and step == options.skip_at):
             dist.barrier()
 
@@ -35,7 +46,8 @@ def main() -> None:
     parser.add_argument("--rank", type=int, default=1)
     parser.add_argument("--skip-at", type=int, default=-1)
     parser.add_argument("--pause-at", type=int, default=-1)
-    parser.add_argument("--pause", type=float, default=0)
+    parser.add_argument("--stop-at", type=int, default=-1)
+    parser.add_argument("--until", type=Path)
     options = parser.parse_args()
     dist.init_process_group("gloo")
     train(options)
