@@ -17,7 +17,7 @@ from pathlib import Path
 import hosts as cluster
 import pytest
 from hosts import PREFIX, Host, ip, needs_hosts
-from job import SCRIPTS, Job, JsonDict, eventually
+from job import DEADLINE_S, SCRIPTS, Job, JsonDict, eventually
 
 pytest.importorskip("torch", reason="the script trains with torch")
 RANKS = 4
@@ -47,9 +47,30 @@ def until_step(job: Job, step: int) -> dict[int, JsonDict]:
     return eventually(ask, f"step {step}", job=job)
 
 
-def verdicts(job: Job, count: int = 1) -> list[JsonDict]:
-    return eventually(lambda: (lambda found: found if len(found) >= count else None)(
-        job.events("hang_judged")), f"{count} verdicts", job=job)
+def until_stopped(job: Job, rank: int = 1) -> None:
+    """The rank has sent SIGSTOP to itself."""
+    def ask() -> bool:
+        ranks = job.ranks()
+        if rank not in ranks:
+            return False
+        stat = Path(f"/proc/{ranks[rank]['pid']}/stat").read_text()
+        return stat.rpartition(")")[2].split()[0] == "T"
+
+    eventually(ask, f"rank {rank} has stopped itself", job=job)
+
+
+def start_endless(job: Job) -> None:
+    """It trains until `end_well` is called."""
+    start(job, "none", "--enough", str(job.directory / "enough"))
+
+
+def end_well(job: Job) -> None:
+    (job.directory / "enough").touch()
+    assert job.wait() == 0, job.stderr
+
+
+def verdicts(job: Job, deadline_s: float = DEADLINE_S) -> list[JsonDict]:
+    return eventually(lambda: job.events("hang_judged"), "a verdict", deadline_s, job)
 
 
 def until_restarted(job: Job, rank: int = 1) -> JsonDict:
@@ -100,12 +121,10 @@ def test_a_rank_that_hangs_in_its_step(job: Job, case: str, text: str, words: st
 # ---- several ranks ----
 @pytest.mark.parametrize("count", [2, RANKS])
 def test_several_stopped_ranks_are_told_of_with_the_way_out(job: Job, count: int) -> None:
-    start(job, "none", "--steps", "120")
-    ranks = until_step(job, 25)
-    stopped = sorted(ranks)[-count:]
-    for rank in stopped:
-        os.kill(ranks[rank]["pid"], signal.SIGSTOP)
+    stopped = range(RANKS)[-count:]
+    start(job, "stop", "--ranks", *map(str, stopped), "--steps", "120")
     sentence = verdicts(job)[0]["sentence"]
+    ranks = job.ranks()
     named = "2 and 3" if count == 2 else "0–3"
     assert sentence.startswith(f"Ranks {named} were stopped (SIGSTOP)."), sentence
     pids = " ".join(str(ranks[rank]["pid"]) for rank in stopped)
@@ -120,11 +139,11 @@ def test_several_stopped_ranks_are_told_of_with_the_way_out(job: Job, count: int
 
 def test_a_rank_that_never_comes_to_the_process_group(job: Job) -> None:
     start(job, "absent")
-    sentence = verdicts(job)[0]["sentence"]
+    sentence = verdicts(job, 60 + DEADLINE_S)[0]["sentence"]
     port = re.search(r"Ranks 0, 2 and 3 waited (\d+)\.\d s for it in init_process_group 1 of the "
                      r"world \(hang_cases\.py:\d+, at [\w.:-]+:(\d+)\)\.$", sentence)
     assert port, sentence
-    assert 55 <= int(port[1]) <= 75
+    assert int(port[1]) >= 60, "the first of them came no later"
     assert re.match(r"Rank 1 on node0 does not go on in hang_cases\.py:\d+, start; it waits in "
                     r"sleep\. ", sentence), sentence
     assert job.events("rank_failed") == []
@@ -144,7 +163,7 @@ def test_calls_in_another_order(job: Job) -> None:
 
 
 def other_shape(size: int) -> str:
-    wrong, right = line_of("torch.ones(script.options"), line_of("torch.ones(8), group=self")
+    wrong, right = line_of("torch.ones(script.options"), line_of("dist.all_reduce(votes, ")
     return (f"ank 1 made another call than ranks 0, 2 and 3: all_reduce of {4 * size} bytes of "
             f"float32 at hang_cases.py:{wrong}, not all_reduce of 32 bytes of float32 at "
             f"hang_cases.py:{right}")
@@ -313,14 +332,14 @@ def debugger_on(pid: int) -> Iterator[None]:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="DEBUGGER NOT TESTED: only root may trace a rank")
 def test_a_rank_that_a_debugger_holds(job: Job) -> None:
-    start(job, "none", "--steps", "120")
+    start_endless(job)
     ranks = until_step(job, 25)
     with debugger_on(ranks[1]["pid"]):
         sentence = verdicts(job)[0]["sentence"]
         assert re.match(r"Rank 1 is held by a debugger.*\. Nothing is done about it\.$",
                         sentence), sentence
         time.sleep(ACT_AFTER)
-    assert job.wait() == 0, job.stderr
+    end_well(job)
     assert job.events("rank_failed") == []
 
 
@@ -336,26 +355,27 @@ def kill_agent(job: Job) -> None:
 @pytest.mark.parametrize("kill", [kill_master, kill_agent])
 def test_a_stopped_rank_is_named_by_the_next_master_and_agent(
         job: Job, kill: Callable[[Job], None]) -> None:
-    start(job, "none")
-    os.kill(until_step(job, 25)[1]["pid"], signal.SIGSTOP)
+    start(job, "stop")
+    until_stopped(job)
     kill(job)
     judged = until_restarted(job)
     # Which signal it was is known to the parent of the ranks, which dies with its agent.
     by = r" \(SIGSTOP\)" if kill is kill_master else r"( \(SIGSTOP\))?"
-    assert re.match(rf"Rank 1 on node0 was stopped{by}.*\. {WAITERS}$",
+    assert re.match(rf"Rank 1 on node0 was stopped{by}.*\. {OTHERS}$",
                     judged["sentence"]), judged["sentence"]
     assert len(job.events("hang_judged")) == 1
 
 
 @pytest.mark.parametrize("who", ["master", "agent"])
 def test_the_time_of_a_stopped_master_or_agent_blames_nobody(job: Job, who: str) -> None:
-    start(job, "none", "--steps", "400")
+    start_endless(job)
     until_step(job, 25)
     pid = job.card["master"]["pid"] if who == "master" else job.agent_pid("node0")
     os.kill(pid, signal.SIGSTOP)
     time.sleep(SEEMS_HUNG)
     os.kill(pid, signal.SIGCONT)
-    assert job.wait() == 0, job.stderr
+    until_step(job, 400)
+    end_well(job)
     assert job.events("hang_judged") == []
     assert job.events("rank_failed") == []
 
@@ -386,10 +406,9 @@ def test_without_stacks_the_verdict_stands(job: Job, tmp_path: Path, sampler: st
     python = stand_in(tmp_path, sampler)
     path = ":".join(folder for folder in os.environ["PATH"].split(":")
                     if not (Path(folder) / "py-spy").exists())
-    start(job, "none", env={"PACELINE_LAUNCH_PYTHON": str(python), "PATH": path})
-    os.kill(until_step(job, 25)[1]["pid"], signal.SIGSTOP)
+    start(job, "stop", env={"PACELINE_LAUNCH_PYTHON": str(python), "PATH": path})
     judged = until_restarted(job)
-    assert re.match(rf"Rank 1 on node0 was stopped \(SIGSTOP\)(, \w+)?\. {WAITERS}$",
+    assert re.match(rf"Rank 1 on node0 was stopped \(SIGSTOP\)(, \w+)?\. {OTHERS}$",
                     judged["sentence"]), judged["sentence"]
     assert f"no stacks: {why}" in judged["details"]["evidence"]
 
@@ -397,10 +416,13 @@ def test_without_stacks_the_verdict_stands(job: Job, tmp_path: Path, sampler: st
 def test_without_records_the_verdict_stands(job: Job) -> None:
     start(job, "none")
     pid = until_step(job, 25)[1]["pid"]
-    os.kill(pid, signal.SIGSTOP)
     ring = Path(f"/dev/shm/paceline-{os.getuid()}") / job.card["id"] / "node0" / "rank-1.ring"
+    agent = job.agent_pid("node0")
+    os.kill(agent, signal.SIGSTOP)  # it must not read the records before they are spoiled
+    os.kill(pid, signal.SIGSTOP)
     with open(ring, "r+b") as file:
         file.write(os.urandom(65536))
+    os.kill(agent, signal.SIGCONT)
     judged = until_restarted(job)
     assert re.match(rf"Rank 1 on node0 was stopped \(SIGSTOP\) in .*\. {WAITERS}$",
                     judged["sentence"]), judged["sentence"]

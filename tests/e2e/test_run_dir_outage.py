@@ -41,7 +41,7 @@ def test_ranks_train_while_the_run_directory_stands_still(job: Job, disk: Disk) 
     job.run_dir = disk.path / "run"
     job.env |= {"PACELINE_HANG_ACT_AFTER": ACT_AFTER}
     job.start(["--standalone", "--nproc-per-node", str(RANKS)],
-              [SCRIPT, "--case", "none", "--steps", "700"])
+              [SCRIPT, "--case", "none", "--enough", str(job.directory / "enough")])
     eventually(lambda: len(job.ranks()) == RANKS, "the ranks have started", job=job)
     steps = steps_of(job)
     eventually(lambda: steps() > 0, "the ranks train", job=job)
@@ -49,6 +49,7 @@ def test_ranks_train_while_the_run_directory_stands_still(job: Job, disk: Disk) 
         before = steps()
         # Far more than the times of a hang: a step takes 20 ms at least.
         eventually(lambda: steps() > before + 400, "the ranks go on", job=job)
+    (job.directory / "enough").touch()
     assert job.wait() == 0, job.stderr
     assert job.events("hang_judged") == []
     assert job.events("rank_failed") == []

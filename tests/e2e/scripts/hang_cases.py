@@ -1,4 +1,7 @@
-"""Trains over gloo without a line of paceline's. One rank does what `--case` says, at one step."""
+"""Trains over gloo without a line of paceline's. One rank does what `--case` says, at one step.
+
+With --enough the job ends soon after that file is there: all ranks at the same step.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import fcntl
 import io
 import os
 import re
+import signal
 import socket
 import threading
 import time
@@ -34,6 +38,7 @@ class Script:
         is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
         self.is_culprit = self.rank in options.ranks and (is_first or options.case in AGAIN)
         self.net = torch.nn.Linear(16, 16)
+        self.is_enough = False
 
     def train(self) -> None:
         self.model = DistributedDataParallel(self.net)
@@ -52,6 +57,8 @@ class Script:
                 BEHIND_STEP[self.options.case](self)
             else:
                 self.meet()
+            if self.is_enough:
+                break
 
     def forward(self, batch: torch.Tensor, step: int, is_now: bool) -> torch.Tensor:
         is_late = self.options.case == "tenfold" and self.is_culprit and step >= self.options.at
@@ -64,8 +71,11 @@ class Script:
         return self.model(batch).sum()
 
     def meet(self) -> None:
-        dist.all_reduce(torch.ones(8), group=self.groups[0])
+        votes = torch.ones(8)
+        votes[0] += self.options.enough is not None and self.options.enough.exists()
+        dist.all_reduce(votes, group=self.groups[0])
         dist.barrier(group=self.groups[1])
+        self.is_enough = votes[0] > votes[1]
 
 
 class Batches(Dataset[torch.Tensor]):
@@ -97,6 +107,10 @@ IN_LOADER: dict[str, Callable[[Path], None]] = {"fifo": read_fifo, "flock": lock
 
 
 # ---- in forward ----
+def stop(script: Script) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 def hold_the_interpreter_lock(script: Script) -> None:
     ctypes.PyDLL(None).sleep(FOREVER)
 
@@ -152,8 +166,8 @@ def ask_for_name(script: Script) -> None:
 
 
 IN_FORWARD: dict[str, Callable[[Script], None]] = {
-    "gil": hold_the_interpreter_lock, "loop": loop_in_c, "deadlock": deadlock, "slow": slow,
-    "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer,
+    "stop": stop, "gil": hold_the_interpreter_lock, "loop": loop_in_c, "deadlock": deadlock,
+    "slow": slow, "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer,
     "name": ask_for_name}
 
 
@@ -207,6 +221,7 @@ def main() -> None:
     parser.add_argument("--at", type=int, default=30)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=12)
+    parser.add_argument("--enough", type=Path)
     parser.add_argument("--path", type=Path)
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--port", type=int)
