@@ -214,9 +214,10 @@ def test_memory_lost_while_storage_was_away_goes_on_from_the_local_disk(
     step = job.step()
 
     def newest_on_disk() -> int:
-        found = [int(path.parent.name.split("-")[1]) for path in
-                 tier_of(job).glob("step-*/rank-00001.image.json")]
-        return max(found, default=-1)
+        """Of the steps that both ranks have there."""
+        found = [{int(path.parent.name.split("-")[1]) for path in
+                  tier_of(job).glob(f"step-*/rank-{rank:05}.image.json")} for rank in range(2)]
+        return max(set.intersection(*found), default=-1)
 
     eventually(lambda: newest_on_disk() > step, "a step is on the local disk alone")
     # All at once, as a host that loses its power: launcher, master, agent, ranks, memory.

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from free_ports import free_port
-from job import DEADLINE_S, binary, processes_of, shared_runtime_dir
+from job import DEADLINE_S, GRACE_S, binary, eventually, processes_of, shared_runtime_dir
 
 torch = pytest.importorskip("torch", reason="torch is not installed: NOT RUN")
 
@@ -105,12 +105,15 @@ class Bench:
             (self.touched / name).unlink()
         return found
 
-    def end(self) -> dict[int, str]:
-        """Kills the launchers that still run. Returns what lives on of any job."""
+    def end(self) -> None:
+        """Kills the launchers that still run. A starter ends a moment after its launcher."""
         for started in self._running:
             if started.poll() is None:
                 started.kill()
                 started.wait()
+        eventually(lambda: not self.left(), "nothing of any job lives on", GRACE_S)
+
+    def left(self) -> dict[int, str]:
         left: dict[int, str] = {}
         for run_dir in (self.directory / "runs").glob("*"):
             left |= processes_of(run_dir.name, run_dir)
@@ -121,7 +124,7 @@ class Bench:
 def bench(tmp_path: Path) -> Iterator[Bench]:
     made = Bench(tmp_path)
     yield made
-    assert not made.end()
+    made.end()
 
 
 def python_script(bench: Bench) -> list[str]:
