@@ -41,6 +41,18 @@ class FarDisk:
         finally:
             self.server.send_signal(signal.SIGCONT)
 
+    @contextmanager
+    def holding(self, size: int) -> Iterator[None]:
+        """No more than about `size` bytes, in all, are read before the block ends."""
+        hold = Path(f"{self._count}.hold")
+        part = hold.with_suffix(".part")
+        part.write_text(str(size))
+        part.rename(hold)
+        try:
+            yield
+        finally:
+            hold.unlink()
+
     def bytes_read(self, pattern: str) -> int:
         """Of files whose path has that pattern in it, as the server counts them."""
         lines = self._count.read_text().splitlines() if self._count.exists() else []

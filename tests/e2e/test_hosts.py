@@ -99,7 +99,7 @@ def test_a_host_that_nobody_hears_comes_back(hosts: list[Host]) -> None:
 def test_a_host_that_is_silent_for_seconds_is_waited_for(hosts: list[Host]) -> None:
     """The script tells of no checkpoint, so to go on without the host would cost ten seconds."""
     first, _, third = hosts
-    start(hosts, "--nnodes", "2:3", script=Job.steps_script(first.job.state, 3_000))
+    start(hosts, "--nnodes", "2:3", script=Job.steps_script(first.job.state, 100_000))
     before = until_training(first, 3, beyond=1_000)[third.name]
     third.link("down")
     time.sleep(4)
@@ -130,10 +130,12 @@ def test_a_host_whose_processes_are_all_killed_comes_back(hosts: list[Host]) -> 
     start(hosts, "--nnodes", "3")
     old = until_training(first, 3, beyond=3)[third.name]["pid"]
     assert third.job.launcher is not None
-    os.kill(third.job.agent_pid(third.name), signal.SIGSTOP)  # it must not see its rank die
-    for pid in third.pids():
-        if pid != third.job.launcher.pid:
-            os.kill(pid, signal.SIGKILL)
+    agent = third.job.agent_pid(third.name)
+    os.kill(agent, signal.SIGSTOP)  # it must not see its rank die
+    # The agent last: its launcher starts the next one at once, which would adopt a living rank.
+    others = [pid for pid in third.pids() if pid not in (third.job.launcher.pid, agent)]
+    for pid in [*others, agent]:
+        os.kill(pid, signal.SIGKILL)
     first.job.until_event("node_lost")
     assert until_training(first, 3)[third.name]["pid"] != old
     assert third.job.launcher.poll() is None

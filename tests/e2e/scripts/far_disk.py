@@ -3,12 +3,16 @@
     far_disk.py FOLDER MOUNTPOINT COUNT
 
 It shows what lies in FOLDER, and writes a line into COUNT for each read: its size and the path.
+As long as there is a file COUNT.hold, no more than about so many bytes are
+read, since the beginning.
 Stop the process (SIGSTOP) and nobody gets an answer until it goes on; end it, and everybody gets an
 error.
 """
 
 import os
 import sys
+import time
+from pathlib import Path
 
 import mfusepy
 
@@ -19,6 +23,14 @@ class FarDisk(mfusepy.Operations):
     def __init__(self, folder: str, count: str) -> None:
         self._folder = folder
         self._count = open(count, "a", buffering=1)  # noqa: SIM115, for as long as this process
+        self._hold = Path(f"{count}.hold")
+        self._bytes_read = 0
+
+    def _limit(self) -> int:
+        try:
+            return int(self._hold.read_text())
+        except FileNotFoundError:
+            return sys.maxsize
 
     def _at(self, path: str) -> str:
         return self._folder + path
@@ -49,7 +61,10 @@ class FarDisk(mfusepy.Operations):
         return os.open(self._at(path), os.O_RDWR | os.O_CREAT, mode)
 
     def read(self, path: str, size: int, offset: int, fh: int) -> bytes:
+        while self._bytes_read >= self._limit():
+            time.sleep(0.02)
         data = os.pread(fh, size, offset)
+        self._bytes_read += len(data)
         self._count.write(f"{len(data)} {path}\n")
         return data
 
