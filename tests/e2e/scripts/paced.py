@@ -1,10 +1,14 @@
-"""Trains over gloo with timed work; one rank works longer, or waits for its data."""
+"""Trains over gloo with timed work; one rank works longer, or waits for its data.
+
+With --enough the job ends soon after that file is there.
+"""
 
 from __future__ import annotations
 
 import argparse
 import math
 import time
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -42,6 +46,19 @@ class Timed(torch.nn.Module):
         return output.sum()
 
 
+def is_over(enough: Path | None, step: int) -> bool:
+    """Whether the step before was the last one. Rank 0 chooses the last one before it begins a
+    step, and no rank can end a step that rank 0 has not begun."""
+    if enough is None:
+        return False
+    last = enough.with_suffix(".last")
+    if dist.get_rank() == 0 and enough.exists() and not last.exists():
+        part = enough.with_suffix(".part")
+        part.write_text(str(step + 1))
+        part.rename(last)
+    return last.exists() and step > int(last.read_text())
+
+
 def train(options: argparse.Namespace) -> None:
     slow = dist.get_rank() == options.rank
     model: torch.nn.Module = Timed(0.04 * (options.factor if slow else 1))
@@ -50,6 +67,8 @@ def train(options: argparse.Namespace) -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.001)
     data = Samples(options.steps, 0.002 + (options.data if slow else 0))
     for step, batch in enumerate(DataLoader(data, batch_size=1)):
+        if is_over(options.enough, step):
+            break
         optimizer.zero_grad()
         model(batch).backward()
         if options.by_hand:
@@ -67,6 +86,7 @@ def train(options: argparse.Namespace) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--enough", type=Path)
     parser.add_argument("--rank", type=int, default=-1)
     parser.add_argument("--factor", type=float, default=1)
     parser.add_argument("--data", type=float, default=0)
