@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdio>
 #include <ctime>
 #include <fstream>
 #include <set>
@@ -13,6 +12,7 @@
 #include <vector>
 
 #include "paceline/base/status_macros.h"
+#include "paceline/base/test_dir.h"
 
 namespace paceline {
 namespace {
@@ -34,19 +34,18 @@ TEST(LogTest, WritesPairsAndQuotesOnlyWhatNeedsIt) {
 }
 
 TEST(LogTest, AppendsToAFile) {
-  const std::string path = testing::TempDir() + "/paceline_log_test.log";
-  std::remove(path.c_str());
+  const TestDir dir;
+  const std::string path = dir.path() + "/log";
   ASSERT_TRUE(LogToFile(path).ok());
   LogInfo("shown", {{"n", 1}});
   LogToStderr();
   const std::string text = Read(path);
   EXPECT_NE(text.find("Z info shown n=1\n"), std::string::npos) << text;
-  std::remove(path.c_str());
 }
 
 TEST(LogTest, BeginsALineWithTheTimeInUtcAndTheLevel) {
-  const std::string path = testing::TempDir() + "/paceline_log_time_test.log";
-  std::remove(path.c_str());
+  const TestDir dir;
+  const std::string path = dir.path() + "/log";
   const std::time_t before = std::time(nullptr);
   ASSERT_TRUE(LogToFile(path).ok());
   LogWarning("event");
@@ -59,14 +58,12 @@ TEST(LogTest, BeginsALineWithTheTimeInUtcAndTheLevel) {
   ASSERT_NE(::strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts), nullptr) << text;
   EXPECT_GE(::timegm(&parts), before);
   EXPECT_LE(::timegm(&parts), std::time(nullptr));
-  std::remove(path.c_str());
 }
 
 TEST(LogTest, GoesOnInAnotherFile) {
-  const std::string first = testing::TempDir() + "/paceline_log_first_test.log";
-  const std::string second = testing::TempDir() + "/paceline_log_second_test.log";
-  std::remove(first.c_str());
-  std::remove(second.c_str());
+  const TestDir dir;
+  const std::string first = dir.path() + "/first";
+  const std::string second = dir.path() + "/second";
   ASSERT_TRUE(LogToFile(first).ok());
   LogInfo("one");
   ASSERT_TRUE(LogToFile(second).ok());
@@ -80,14 +77,12 @@ TEST(LogTest, GoesOnInAnotherFile) {
   LogToStderr();
   EXPECT_THAT(Read(first), testing::MatchesRegex("[^\n]* info one\n[^\n]* info four\n"));
   EXPECT_THAT(Read(second), testing::MatchesRegex("[^\n]* info two\n[^\n]* info three\n"));
-  std::remove(first.c_str());
-  std::remove(second.c_str());
 }
 
 TEST(LogTest, LinesOfManyThreadsAreWhole) {
   constexpr size_t kThreads = 4, kLines = 200, kTimeWidth = 27;
-  const std::string path = testing::TempDir() + "/paceline_log_threads_test.log";
-  std::remove(path.c_str());
+  const TestDir dir;
+  const std::string path = dir.path() + "/log";
   ASSERT_TRUE(LogToFile(path).ok());
   std::vector<std::thread> threads;
   for (size_t n = 0; n < kThreads; ++n) {
@@ -102,7 +97,6 @@ TEST(LogTest, LinesOfManyThreadsAreWhole) {
   for (std::string line; std::getline(text, line);) lines.insert(line.substr(kTimeWidth));
   EXPECT_EQ(lines.size(), kThreads * kLines);
   EXPECT_EQ(lines.count(" info line of=3 n=0"), 1u);
-  std::remove(path.c_str());
 }
 
 TEST(LogTest, SaysWhyAFileCannotBeOpened) {

@@ -6,6 +6,7 @@
 
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
+#include "paceline/base/test_dir.h"
 
 namespace paceline::wire {
 namespace {
@@ -54,7 +55,8 @@ TEST(SpecFile, Survives) {
 }
 
 TEST(SpecFile, IsPrivateOnDisk) {
-  const std::string path = testing::TempDir() + "/spec.json";
+  const TestDir dir;
+  const std::string path = dir.path() + "/spec.json";
   ASSERT_TRUE(WriteSpecFile(Example(), path).ok());
   EXPECT_EQ(std::filesystem::status(path).permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);

@@ -1,9 +1,8 @@
 #include "paceline/wire/security/credentials.h"
 
-#include <filesystem>
-
 #include "gtest/gtest.h"
 #include "paceline/base/prng.h"
+#include "paceline/base/test_dir.h"
 #include "paceline/wire/security/certificates.h"
 
 namespace paceline::wire {
@@ -50,8 +49,8 @@ TEST(JoinString, ErrorsNameThePartAndNotTheToken) {
 }
 
 TEST(Certificates, AreSavedPrivatelyAndLoaded) {
-  const std::string dir = testing::TempDir() + "/tls";
-  std::filesystem::create_directories(dir);
+  const TestDir own;
+  const std::string& dir = own.path();
   const auto server = MakeServerCredentials("job", MakeToken());
   ASSERT_TRUE(server.ok()) << server.status();
   ASSERT_TRUE(SaveServerCredentials(*server, dir).ok());
