@@ -9,11 +9,13 @@
 #include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 
 #include "gtest/gtest.h"
+#include "paceline/base/test_dir.h"
 #include "paceline/master/job_file.h"
 #include "paceline/master/journal/journal.h"
 #include "paceline/model/problem.h"
@@ -28,7 +30,7 @@ namespace paceline::master {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr auto kDeadline = std::chrono::seconds(30);
+constexpr auto kDeadline = std::chrono::seconds(60);
 
 // An agent without processes: every rank that it must run "runs" at once.
 class LightAgent {
@@ -144,13 +146,18 @@ class MainTest : public testing::Test {
     fs::remove_all(run_dir_);
     fs::create_directories(run_dir_);
     ASSERT_TRUE(wire::WriteSecretFile(run_dir_ / "token", token_ + "\n").ok());
+    WriteSpec({});
+  }
+  void TearDown() override { fs::remove_all(run_dir_); }
+
+  void WriteSpec(const Timers& timers) {
     wire::SpecFile spec;
-    spec.job = {.job_id = "job", .nodes_min = 2, .nodes_max = 2, .nproc_per_node = 1};
+    spec.job = {
+        .job_id = "job", .nodes_min = 2, .nodes_max = 2, .nproc_per_node = 1, .timers = timers};
     spec.job.timers.lost_after = Duration::Seconds(20);  // a loaded machine must not fail it
     spec.job.timers.lost_after_max = Duration::Seconds(20);
     ASSERT_TRUE(wire::WriteSpecFile(spec, run_dir_ / "spec.json").ok());
   }
-  void TearDown() override { fs::remove_all(run_dir_); }
 
   // Waits until a master has written its address to job.json.
   std::string Address() {
@@ -163,29 +170,35 @@ class MainTest : public testing::Test {
     }
   }
   wire::ControlClient Control() {
-    return wire::ControlClient({.address = Address(), .credentials = {.token = token_}});
+    return wire::ControlClient(
+        {.address = Address(), .credentials = {.token = token_}, .timeout = Duration::Seconds(60)});
+  }
+  wire::SupervisorStream Launcher(const std::string& address) {
+    return {{.address = address, .credentials = {.token = token_}}, [](wire::SupervisorEvent) {}};
   }
 
   const std::string token_ = wire::MakeToken();
   fs::path run_dir_;
 };
 
+// The master ends when launcher, agents and watchers have heard the end, however slow they are.
 TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
+  WriteSpec({.finish_linger = Duration::Seconds(120)});
   absl::Status result = absl::UnknownError("still running");
   std::thread master([&] { result = RunMaster({.run_dir = run_dir_}); });
   const std::string address = Address();
-  LightAgent first("node0", address, token_);
-  LightAgent second("node1", address, token_);
-  std::optional<Assignment> told;
+  const auto launcher = Launcher(address);
+  auto first = std::make_unique<LightAgent>("node0", address, token_);
+  auto second = std::make_unique<LightAgent>("node1", address, token_);
   std::thread other([&] {
-    second.FollowUntil(Assignment::Kind::kRun);
-    second.FollowUntil(Assignment::Kind::kLeave);
+    second->FollowUntil(Assignment::Kind::kRun);
+    second->FollowUntil(Assignment::Kind::kLeave);
   });
-  told = first.FollowUntil(Assignment::Kind::kRun);
+  const auto told = first->FollowUntil(Assignment::Kind::kRun);
   ASSERT_TRUE(told.has_value());
   EXPECT_EQ(told->world_size, 2u);
   EXPECT_EQ(told->generation, Generation(1));
-  std::thread follow([&] { first.FollowUntil(Assignment::Kind::kLeave); });
+  std::thread follow([&] { first->FollowUntil(Assignment::Kind::kLeave); });
 
   auto control = Control();
   const auto status = control.GetStatus();
@@ -208,6 +221,8 @@ TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
                   .ok());
   other.join();
   follow.join();
+  first.reset();
+  second.reset();
   master.join();
   EXPECT_TRUE(result.ok()) << result;
   ASSERT_FALSE(kinds.empty());
@@ -219,6 +234,7 @@ TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
   ASSERT_TRUE(records.ok());
   EXPECT_EQ(records->size(), kinds.size());
   // A master that starts on a finished job says so and exits.
+  const auto again = Launcher(address);
   EXPECT_TRUE(RunMaster({.run_dir = run_dir_}).ok());
 }
 
@@ -271,8 +287,8 @@ TEST(Listen, LoopbackIsRecognised) {
 }
 
 TEST(JobFile, KeepsWhatOthersWrote) {
-  const fs::path dir = fs::path(testing::TempDir()) / "job_file";
-  fs::create_directories(dir);
+  const TestDir own;
+  const fs::path dir = own.path();
   ASSERT_TRUE(wire::WriteSecretFile(dir / "job.json",
                                     R"({"schema":"paceline.job/1","id":"a","argv":["x"]})")
                   .ok());
@@ -284,7 +300,6 @@ TEST(JobFile, KeepsWhatOthersWrote) {
   EXPECT_EQ(*ReadMasterAddress(dir), address);
   const auto text = wire::ReadSecretFile(dir / "job.json", 10'000);
   EXPECT_NE(text->find("argv"), std::string::npos);
-  fs::remove_all(dir);
 }
 
 }  // namespace
