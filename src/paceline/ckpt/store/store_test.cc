@@ -4,12 +4,10 @@
 
 #include "paceline/ckpt/store/store.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,10 +18,9 @@
 #include <string>
 #include <vector>
 
-#include "paceline/base/fd.h"
+#include "paceline/base/file_text.h"
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
-#include "paceline/base/text.h"
 #include "paceline/ckpt/disk/aligned_buffer.h"
 #include "paceline/ckpt/image/chunk_copy.h"
 #include "paceline/ckpt/storage/saved_ranks.h"
@@ -68,31 +65,34 @@ class S3Server {
     }
     const std::string python = TestPython();
     if (python.empty()) return;
-    const int port = FreePort();
-    // Our own script, so that the bucket exists when the port answers.
+    // The server chooses its port, so that no other process can take it before. The file with the
+    // port appears when the bucket exists.
     const std::string script =
-        "import sys\n"
+        "import os, signal, sys\n"
         "from moto.server import ThreadedMotoServer\n"
-        "import boto3, signal\n"
-        "server = ThreadedMotoServer('127.0.0.1', int(sys.argv[1]) , verbose=False)\n"
+        "import boto3\n"
+        "server = ThreadedMotoServer('127.0.0.1', 0, verbose=False)\n"
         "server.start()\n"
-        "boto3.client('s3', endpoint_url='http://127.0.0.1:' + sys.argv[1])"
-        ".create_bucket(Bucket='paceline-test')\n"
-        "open(sys.argv[2], 'w').close()\n"
+        "place = 'http://127.0.0.1:%d' % server.get_host_and_port()[1]\n"
+        "boto3.client('s3', endpoint_url=place).create_bucket(Bucket='paceline-test')\n"
+        "with open(sys.argv[1] + '.new', 'w') as file:\n"
+        "    file.write(place)\n"
+        "os.rename(sys.argv[1] + '.new', sys.argv[1])\n"
         "signal.pause()\n";
     ::setenv("AWS_ACCESS_KEY_ID", "test", 1);
     ::setenv("AWS_SECRET_ACCESS_KEY", "test", 1);
     ::setenv("AWS_DEFAULT_REGION", "us-east-1", 1);
-    ::setenv("AWS_ENDPOINT_URL_S3", Concat("http://127.0.0.1:", port).c_str(), 1);
     ::setenv("PYTHONPATH", PACELINE_SOURCE_DIR "/python", 1);
     const std::string ready = dir_.path() + "/ready";
-    pid_ = Spawn({python, "-c", script, std::to_string(port), ready});
+    pid_ = Spawn({python, "-c", script, ready});
     while (pid_ > 0 && ::access(ready.c_str(), F_OK) != 0) {
       int status = 0;
       if (::waitpid(pid_, &status, WNOHANG) == pid_) pid_ = -1;  // moto is missing
       ::usleep(20'000);
     }
-    if (pid_ > 0) place_ = "s3://paceline-test";
+    if (pid_ <= 0) return;
+    ::setenv("AWS_ENDPOINT_URL_S3", ReadText(ready, 100).c_str(), 1);
+    place_ = "s3://paceline-test";
   }
   ~S3Server() {
     if (pid_ <= 0) return;
@@ -102,17 +102,6 @@ class S3Server {
   const std::string& place() const { return place_; }
 
  private:
-  static int FreePort() {
-    const Fd fd(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    EXPECT_EQ(::bind(fd.get(), reinterpret_cast<sockaddr*>(&address), size), 0);
-    EXPECT_EQ(::getsockname(fd.get(), reinterpret_cast<sockaddr*>(&address), &size), 0);
-    return ntohs(address.sin_port);
-  }
-
   const TestDir dir_;
   pid_t pid_ = -1;
   std::string place_;
