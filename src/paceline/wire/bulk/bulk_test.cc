@@ -8,6 +8,8 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -248,16 +250,26 @@ TEST_P(BulkTest, TheServerEndsWhileItSends) {
 }
 
 TEST_P(BulkTest, ACancelledReadEnds) {
-  await_ = [](size_t chunk) {
-    if (chunk > 0) std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  std::promise<void> is_begun;
+  std::promise<void> is_cancelled;
+  await_ = [&](size_t chunk) {
+    if (chunk == 1) {
+      is_begun.set_value();
+      is_cancelled.get_future().wait();
+    }
     return true;
   };
   Serve();
   const auto client = Dial(theirs_);
   ASSERT_TRUE(client.ok()) << client.status();
-  std::thread cancelling([&] { (*client)->Cancel(); });
+  std::thread cancelling([&] {
+    is_begun.get_future().wait();
+    (*client)->Cancel();
+    is_cancelled.set_value();
+  });
   EXPECT_FALSE(Fetch(client->get()).ok());
   cancelling.join();
+  server_.reset();  // uses the promises
 }
 
 TEST(Bulk, WithTlsTheCertificateNamesTheNode) {
