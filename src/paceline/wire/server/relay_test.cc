@@ -3,7 +3,6 @@
 #include "paceline/wire/server/relay.h"
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -154,14 +153,7 @@ TEST_F(RelayTest, ARelayThatIsFullSendsItsCallersElsewhere) {
   const auto full = MakeRelay({.calls_max = 0});
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({AddressOf(*full)}, &agent_heard, address_);
-  // gRPC reports a refused call as open for a moment.
-  std::optional<AgentSaid> said;
-  for (int i = 0; i < 50 && !said.has_value(); ++i) {
-    ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-    agent->Send(Register{TestReport("node0")});
-    said = heard_.Next<AgentSaid>(std::chrono::milliseconds(200));
-  }
-  EXPECT_TRUE(said);
+  EXPECT_TRUE(RegisterUntilHeard(agent.get(), &agent_heard));
 }
 
 TEST_F(RelayTest, AgentsStayWithTheirRelayWhileTheMasterIsAway) {

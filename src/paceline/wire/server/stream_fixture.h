@@ -4,6 +4,7 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -12,6 +13,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <variant>
 
@@ -96,6 +98,23 @@ class StreamTest : public testing::Test {
         AgentStreamOptions{.address = address_,
                            .credentials = credentials.value_or(client_credentials_)},
         [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
+  }
+
+  // Registers at each opening of the stream until the server hears it. gRPC reports a call that is
+  // refused as open for a moment.
+  std::optional<AgentSaid> RegisterUntilHeard(AgentStream* agent,
+                                              Heard<AgentStreamEvent>* agent_heard) {
+    std::atomic<bool> is_heard = false;
+    std::thread registrar([&] {
+      while (agent_heard->Next<StreamOpened>() && !is_heard) {
+        agent->Send(Register{TestReport("node0")});
+      }
+    });
+    const auto said = heard_.Next<AgentSaid>();
+    is_heard = true;
+    agent_heard->Post(StreamOpened{});  // ends the thread's wait
+    registrar.join();
+    return said;
   }
 
   // Three masters, one after the other, at one address: the agent registers with each.

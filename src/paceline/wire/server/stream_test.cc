@@ -1,9 +1,7 @@
 // Real servers and clients over loopback: registration, reconnection, authentication, and clients
 // that send too much.
 
-#include <atomic>
 #include <deque>
-#include <optional>
 #include <thread>
 
 #include "google/protobuf/descriptor.h"
@@ -199,16 +197,7 @@ TEST_F(StreamTest, OneAddressHasSoManyStreams) {
   ASSERT_TRUE(broken);
   EXPECT_FALSE(broken->is_denied) << "it may come again";
   agent.reset();
-  std::atomic<bool> is_in = false;
-  std::thread registrar([&] {
-    // A refused stream is also opened before it ends, and each new one registers.
-    while (!is_in && third.Next<StreamOpened>()) late->Send(Register{TestReport("late")});
-  });
-  EXPECT_TRUE(heard_.Next<AgentSaid>());
-  is_in = true;
-  server_.reset();
-  Serve(address_);  // another StreamOpened lets the thread end
-  registrar.join();
+  EXPECT_TRUE(RegisterUntilHeard(late.get(), &third));
 }
 
 TEST_F(StreamTest, OfConnectionsWithoutATokenTheOldestGoes) {
