@@ -62,13 +62,19 @@ class Heard {
 class MuteConnection {
  public:
   explicit MuteConnection(const std::string& address)
-      : fd_(*DialTcp(address, std::chrono::steady_clock::now() + kDeadline)) {}
+      : fd_(*DialTcp(address, began_ + kDeadline)) {}
   bool IsClosedWithin(std::chrono::milliseconds patience) const {
     pollfd wait = {.fd = fd_.get(), .events = POLLRDHUP, .revents = 0};
     return poll(&wait, 1, static_cast<int>(patience.count())) == 1;
   }
+  // A server also closes a connection on which no handshake has come for ten seconds.
+  bool IsClosedBeforeItsTime() const {
+    return IsClosedWithin(std::chrono::milliseconds(0)) &&
+           std::chrono::steady_clock::now() - began_ < std::chrono::seconds(10);
+  }
 
  private:
+  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   const Fd fd_;
 };
 
