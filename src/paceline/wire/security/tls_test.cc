@@ -61,7 +61,7 @@ class TlsStreams : public StreamTest {
 };
 
 TEST_F(TlsStreams, AHostEnrollsAndAttaches) {
-  const auto credentials = Enroll(join_, {"host1"}, Duration::Seconds(10));
+  const auto credentials = Enroll(join_, {"host1"}, kAnswerPatience);
   ASSERT_TRUE(credentials.ok()) << credentials.status();
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard, *credentials);
@@ -73,16 +73,16 @@ TEST_F(TlsStreams, AHostEnrollsAndAttaches) {
 TEST_F(TlsStreams, AnotherAuthorityGetsNoSecret) {
   JoinString wrong = join_;
   wrong.ca_sha256 = std::string(64, '0');
-  EXPECT_EQ(Enroll(wrong, {"host1"}, Duration::Seconds(10)).status().code(),
+  EXPECT_EQ(Enroll(wrong, {"host1"}, kAnswerPatience).status().code(),
             absl::StatusCode::kPermissionDenied);
 }
 
 TEST_F(TlsStreams, AWrongTokenGetsNoCertificate) {
   JoinString wrong = join_;
   wrong.token = MakeToken();
-  EXPECT_EQ(Enroll(wrong, {"host1"}, Duration::Seconds(10)).status().code(),
+  EXPECT_EQ(Enroll(wrong, {"host1"}, kAnswerPatience).status().code(),
             absl::StatusCode::kUnauthenticated);
-  EXPECT_EQ(Enroll(join_, {"../host"}, Duration::Seconds(10)).status().code(),
+  EXPECT_EQ(Enroll(join_, {"../host"}, kAnswerPatience).status().code(),
             absl::StatusCode::kInvalidArgument);
 }
 
@@ -124,7 +124,7 @@ TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
   absl::StatusOr<Credentials> credentials = absl::UnknownError("not yet");
   std::atomic<bool> is_done = false;
   std::thread host([&] {
-    credentials = Enroll(join_, {"host1"}, Duration::Seconds(30));
+    credentials = Enroll(join_, {"host1"}, kAnswerPatience);
     is_done = true;
   });
   {
@@ -141,14 +141,15 @@ TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
 TEST_F(StreamTest, AMasterWithoutTlsIsNoMysteryToAHostThatWantsTls) {
   Serve();
   const JoinString join{.address = address_, .ca_sha256 = std::string(64, 'a'), .token = token_};
-  const absl::Status status = Enroll(join, {"host1"}, Duration::Seconds(30)).status();
+  const absl::Status status = Enroll(join, {"host1"}, kAnswerPatience).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_NE(status.message().find("does not speak TLS"), std::string::npos) << status;
 }
 
 // Otherwise both would wait for their whole timeout: to gRPC this looks like a starting master.
 TEST_F(TlsStreams, WhoAsksWithoutTlsHearsThatTheMasterSpeaksIt) {
-  ControlClient client({.address = address_, .credentials = {.token = token_}});
+  ControlClient client(
+      {.address = address_, .credentials = {.token = token_}, .timeout = kAnswerPatience});
   const absl::Status status = client.GetStatus().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   const auto problem = ProblemOf(status);
@@ -163,8 +164,9 @@ TEST_F(TlsStreams, WhoAsksWithoutTlsHearsThatTheMasterSpeaksIt) {
 TEST_F(StreamTest, WhoAsksWithTlsHearsThatTheMasterDoesNotSpeakIt) {
   Serve();
   const auto other = *MakeServerCredentials("other", token_);
-  ControlClient client(
-      {.address = address_, .credentials = *MakeClientCredentials(other, {"host1"})});
+  ControlClient client({.address = address_,
+                        .credentials = *MakeClientCredentials(other, {"host1"}),
+                        .timeout = kAnswerPatience});
   const absl::Status status = client.GetStatus().status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   const auto problem = ProblemOf(status);
@@ -186,7 +188,7 @@ TEST_F(TlsStreams, AMasterThatIsAwayIsTakenForNeither) {
 }
 
 TEST_F(TlsStreams, OnlyTheNodesOfItsCertificateMayBeRegistered) {
-  const auto credentials = Enroll(join_, {"host1-0", "host1-1"}, Duration::Seconds(10));
+  const auto credentials = Enroll(join_, {"host1-0", "host1-1"}, kAnswerPatience);
   ASSERT_TRUE(credentials.ok()) << credentials.status();
   for (const std::string name : {"host1-0", "host1-1", "host2", "host1", "host1-"}) {
     Heard<AgentStreamEvent> agent_heard;

@@ -93,7 +93,9 @@ TEST_F(RelayTest, TheMasterHearsOfAnAgentThatIsGone) {
 TEST_F(RelayTest, CallsAndLaunchersGoOverItToo) {
   Serve();
   const auto relay = MakeRelay({});
-  ControlClient client({.address = AddressOf(*relay), .credentials = client_credentials_});
+  ControlClient client({.address = AddressOf(*relay),
+                        .credentials = client_credentials_,
+                        .timeout = kAnswerPatience});
   std::thread master([&] {
     if (const auto asked = heard_.Next<StatusAsked>()) asked->reply({.job_id = "j"});
   });
@@ -118,7 +120,7 @@ TEST_F(RelayTest, AStrangerGetsNoFurther) {
   const auto relay = MakeRelay({});
   ControlClient client({.address = AddressOf(*relay),
                         .credentials = {.token = MakeToken()},
-                        .timeout = Duration::Seconds(10)});
+                        .timeout = kAnswerPatience});
   EXPECT_EQ(client.GetStatus().status().code(), absl::StatusCode::kUnauthenticated);
 }
 
@@ -198,7 +200,7 @@ class TlsRelayTest : public RelayTest {
   Credentials Enrolled(const std::string& node, const std::string& address, bool is_relay = false) {
     JoinString join = join_;
     join.address = address;
-    auto credentials = Enroll(join, {node}, Duration::Seconds(10), is_relay);
+    auto credentials = Enroll(join, {node}, kAnswerPatience, is_relay);
     EXPECT_TRUE(credentials.ok()) << credentials.status();
     return credentials.ok() ? *std::move(credentials) : Credentials{};
   }
@@ -227,7 +229,7 @@ TEST_F(TlsRelayTest, AHostWithoutACertificateDoesNotPass) {
   const auto relay = MakeRelay({.credentials = Enrolled("host1", address_, /*is_relay=*/true)});
   ControlClient bare({.address = AddressOf(*relay),
                       .credentials = {.token = token_, .ca_pem = server_credentials_.ca_pem},
-                      .timeout = Duration::Seconds(10)});
+                      .timeout = kAnswerPatience});
   EXPECT_EQ(bare.GetStatus().status().code(), absl::StatusCode::kUnauthenticated);
 }
 
@@ -245,7 +247,7 @@ TEST_F(TlsRelayTest, AJobWithoutRelaysMakesNone) {
   server_.reset();
   has_relays_ = false;
   Serve(address_);
-  EXPECT_EQ(Enroll(join_, {"host1"}, Duration::Seconds(10), /*is_relay=*/true).status().code(),
+  EXPECT_EQ(Enroll(join_, {"host1"}, kAnswerPatience, /*is_relay=*/true).status().code(),
             absl::StatusCode::kPermissionDenied);
 }
 

@@ -25,7 +25,9 @@
 
 namespace paceline::wire {
 
-inline constexpr auto kDeadline = std::chrono::seconds(30);
+inline constexpr auto kDeadline = std::chrono::seconds(60);
+// For one request that is answered at once, on a machine that may stand still for a while.
+inline constexpr Duration kAnswerPatience = Duration::Seconds(60);
 
 // Received values of a sink, for which the test's thread can wait.
 template <class Event>

@@ -247,7 +247,8 @@ TEST_F(StreamTest, ATokenIsShownOverIpv6Too) {
 
 TEST_F(StreamTest, StatusAndStopAreAnswered) {
   Serve();
-  ControlClient client({.address = address_, .credentials = client_credentials_});
+  ControlClient client(
+      {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
   std::thread host([&] {
     heard_.Next<StatusAsked>()->reply(JobStatus{.job_id = "j", .pending = "waits"});
     const auto stop = heard_.Next<StopAsked>();
@@ -262,7 +263,8 @@ TEST_F(StreamTest, StatusAndStopAreAnswered) {
 
 TEST_F(StreamTest, AnUnansweredCallDoesNotKeepTheServer) {
   Serve();
-  ControlClient client({.address = address_, .credentials = client_credentials_});
+  ControlClient client(
+      {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
   std::thread host([&] {
     heard_.Next<StatusAsked>();  // dropped without an answer
   });
@@ -285,7 +287,8 @@ TEST_F(StreamTest, WatchersGetPagesInOrder) {
       server_->SendEvents(wanted->watch, page, seq > kEvents);
     }
   });
-  ControlClient client({.address = address_, .credentials = client_credentials_});
+  ControlClient client(
+      {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
   uint64_t last = 0;
   const absl::Status status = client.WatchEvents(1, true, [&](const JobEvent& event) {
     EXPECT_EQ(event.seq, last + 1);
@@ -300,7 +303,8 @@ TEST_F(StreamTest, WatchersGetPagesInOrder) {
 
 TEST_F(StreamTest, AWatchCanBeCancelled) {
   Serve();
-  ControlClient client({.address = address_, .credentials = client_credentials_});
+  ControlClient client(
+      {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
   std::thread host([&] {
     heard_.Next<EventsWanted>();
     client.Cancel();
