@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
-from pathlib import Path
 
-from job import DEADLINE_S, Job, eventually
+from job import DEADLINE_S, Job, eventually, lives
 
 TWO = ["--standalone", "--nproc-per-node", "2"]
 
@@ -54,13 +53,7 @@ def test_it_ends_with_the_job_and_its_exit_code(job: Job) -> None:
 def kill(pid: int) -> None:
     """Returns when the process has ended: a command that comes before may still reach it."""
     os.kill(pid, signal.SIGKILL)
-
-    def is_dead() -> bool:
-        try:
-            return Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] in "ZX"
-        except OSError:
-            return True
-    eventually(is_dead, f"process {pid} has ended")
+    eventually(lambda: not lives(pid), f"process {pid} has ended")
 
 
 def kill_launcher_of(job: Job) -> None:
