@@ -25,6 +25,8 @@ KEEP_WARM = "30s"
 # gone. Where a node is ended on purpose, its launcher tells so at once.
 PATIENT = {"PACELINE_TIMERS_LOST_AFTER": "60s", "PACELINE_TIMERS_LOST_AFTER_MAX": "60s",
            "PACELINE_TIMERS_REATTACH_WINDOW": "60s"}
+# For tests whose nodes may be fewer than they start: the first world waits for the late ones.
+TOGETHER = {"PACELINE_TIMERS_JOIN_WINDOW": "60s"}
 CTRL_C_MAX = 3  # the first asks, the second forces, the third kills everything of the host
 AGAIN_S = 1.2  # a Ctrl-C within one second of the one before it is the same one
 JsonDict = dict[str, Any]

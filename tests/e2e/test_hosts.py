@@ -22,7 +22,7 @@ from hosts import (
     until_state,
     until_training,
 )
-from job import Job, eventually
+from job import TOGETHER, Job, eventually
 
 pytestmark = needs_hosts
 
@@ -99,6 +99,7 @@ def test_a_host_that_nobody_hears_comes_back(hosts: list[Host]) -> None:
 def test_a_host_that_is_silent_for_seconds_is_waited_for(hosts: list[Host]) -> None:
     """The script tells of no checkpoint, so to go on without the host would cost ten seconds."""
     first, _, third = hosts
+    first.job.env |= TOGETHER
     start(hosts, "--nnodes", "2:3", script=Job.steps_script(first.job.state, 100_000))
     before = until_training(first, 3, beyond=1_000)[third.name]
     third.link("down")

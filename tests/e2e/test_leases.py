@@ -10,7 +10,7 @@ import sqlite3
 from contextlib import closing, suppress
 
 import pytest
-from job import SCRIPTS, Job, eventually
+from job import SCRIPTS, TOGETHER, Job, eventually
 
 SAMPLES = 2000
 NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2", "--max-restarts", "30"]
@@ -101,6 +101,7 @@ def test_a_dead_workers_samples_and_no_others_are_repeated(job: Job) -> None:
 
 
 def test_a_frozen_node_gives_its_leases_back_and_does_not_count_later(job: Job) -> None:
+    job.env |= TOGETHER
     start(job, [*NODES, "--nnodes", "1:2"], "--pace", "0.004", "--hold", "50")
     until_done(job, 4 * 49)
     with job.frozen(job.ranks()[3]["node"]):

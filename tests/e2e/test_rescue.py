@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from hosts import Host, again, fetched, join_string, needs_hosts, start, until_training
-from job import SCRIPTS, Job, JsonDict, eventually
+from job import SCRIPTS, TOGETHER, Job, JsonDict, eventually
 from jsonschema import Draft202012Validator
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -117,6 +117,7 @@ def test_a_step_of_which_each_rank_has_its_part_is_gathered(hosts: list[Host]) -
 def test_a_master_that_comes_back_commits_nothing_beside_it(hosts: list[Host]) -> None:
     """Its host was believed lost, and trains on alone. Data parallel: one host has all tensors."""
     first, second, third = hosts
+    first.job.env |= TOGETHER
     start(hosts, "--nnodes", "1:3", "--grow", "never", script=script(first, "out", *RARELY))
     until_training(first, 3, beyond=30)
     lose_master(hosts)
@@ -135,6 +136,7 @@ def test_a_master_that_comes_back_commits_nothing_beside_it(hosts: list[Host]) -
 def test_a_host_that_is_cut_off_by_itself_rescues_nothing(hosts: list[Host]) -> None:
     """The master lives, and its own host's agent says so in the directory."""
     first, second, third = hosts
+    first.job.env |= TOGETHER
     start(hosts, "--nnodes", "2:3", "--grow", "never", script=script(first, "out", *RARELY))
     until_training(first, 3, beyond=30)
     second.link("down")

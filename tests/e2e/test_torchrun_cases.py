@@ -209,7 +209,8 @@ def test_a_script_that_raises(bench: Bench) -> None:
 
 
 def test_two_launchers_of_one_command_at_once(bench: Bench) -> None:
-    args = [*elastic(free_port(), "timeout=5"), *python_script(bench)]
+    conf = "timeout=5,last_call_timeout=60"  # the first world waits for the later one
+    args = [*elastic(free_port(), conf), *python_script(bench)]
     first, second = bench.start(args), bench.start(args)
     said = [one.communicate(timeout=DEADLINE_S)[1] for one in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0), said

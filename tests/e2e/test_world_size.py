@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from job import Job, eventually
+from job import TOGETHER, Job, eventually
 
 # A killed node is started again by its launcher and joins as a new one.
 ELASTIC = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2", "--nnodes", "1:2",
@@ -31,7 +31,7 @@ def test_it_grows_at_once_when_asked(job: Job) -> None:
     before = job.until_stepping(4, beyond=5)
     job.kill_node(before[3]["node"])
     job.until_event("node_lost")
-    job.until_event("world_formed", 3)
+    eventually(lambda: "2 nodes and 4 ranks" in worlds(job)[-1], "it has grown", job=job)
     job.let_go()
     after = job.until_stepping(4, beyond=before[0]["step"] + 20)
     assert sorted(after) == [0, 1, 2, 3]
@@ -40,6 +40,7 @@ def test_it_grows_at_once_when_asked(job: Job) -> None:
 
 
 def test_it_never_grows_when_told_not_to(job: Job) -> None:
+    job.env |= TOGETHER
     job.start_steps([*ELASTIC, "--grow", "never"], *holds(100, 150), steps=200)
     before = job.until_stepping(4, beyond=5)
     lost = before[3]["node"]

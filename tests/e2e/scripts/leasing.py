@@ -26,6 +26,15 @@ class Counts:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.seen = dict(state["seen"])
 
+    def write(self, path: Path) -> None:
+        lines = [f"{sample} {count}" for sample, count in sorted(self.seen.items())]
+        path.write_text("\n".join(lines))
+
+
+def wait_for(path: Path) -> None:
+    while not path.exists():
+        time.sleep(0.02)
+
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
@@ -81,8 +90,8 @@ def main() -> None:
                 os.kill(os.getpid(), signal.SIGKILL)
             work.write(f"{sample}\n")
             time.sleep(given.pace)
-            while number == given.hold and not (given.out / "go").exists():
-                time.sleep(0.02)
+            if number == given.hold:
+                wait_for(given.out / "go")
             counts.seen[str(sample)] = counts.seen.get(str(sample), 0) + 1
             if ckpt is not None and step % 7 == 6:
                 ckpt.save(step, state)
@@ -91,8 +100,7 @@ def main() -> None:
     if given.second:
         for _ in shards(range(100), name="eval", shuffle=False):
             pass
-    lines = [f"{sample} {count}" for sample, count in sorted(counts.seen.items())]
-    (given.out / f"counts-{rank}").write_text("\n".join(lines))
+    counts.write(given.out / f"counts-{rank}")
     print(f"rank {rank} quarantined {loader.quarantined} lost {loader.lost}", flush=True)
 
 
