@@ -31,6 +31,19 @@ class Counts:
         path.write_text("\n".join(lines))
 
 
+class Records:
+    def __init__(self, count: int, bad: int) -> None:
+        self.count, self.bad = count, bad
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __getitem__(self, index: int) -> int:
+        if index == self.bad:
+            raise ValueError(f"record {index} is broken")
+        return index
+
+
 def wait_for(path: Path) -> None:
     while not path.exists():
         time.sleep(0.02)
@@ -58,15 +71,6 @@ def main() -> None:
     rank = paceline.rank()
     print(f"rank {rank} pid {os.getpid()}", flush=True)
 
-    class Records:
-        def __len__(self) -> int:
-            return given.samples
-
-        def __getitem__(self, index: int) -> int:
-            if index == given.bad:
-                raise ValueError(f"record {index} is broken")
-            return index
-
     options: dict[str, Any] = {
         "epochs": given.epochs,
         "lease": given.lease,
@@ -74,7 +78,7 @@ def main() -> None:
         "bad_samples": "skip",
         "resume": "checkpoint" if given.checkpoint else "acks",
     }
-    loader = shards(Records(), name="train", seed=7, **options)
+    loader = shards(Records(given.samples, given.bad), name="train", seed=7, **options)
     counts = Counts()
     step = 0
     ckpt = None
