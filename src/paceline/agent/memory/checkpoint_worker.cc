@@ -56,7 +56,11 @@ Result<void> LookForClaim(ckpt::Store* store, ClaimDone* done) {
 // hangs blocks only tasks that need it. A rescue writes to storage directly: the job's ranks have
 // ended, so no save waits for the memory.
 Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
-  if (task->claim == nullptr) return tier_->Send(store, task->place, &pacer_);
+  const auto send = [&]() -> Result<void> {
+    RETURN_IF_ERROR(AskForLeave(store, task->place.job_id, task->term, task->known));
+    return tier_->Send(store, task->place, &pacer_);
+  };
+  if (task->claim == nullptr) return send();
   const ckpt::Arena& arena = *task->claim->arena;
   const ArenaImage& what = task->claim->image;
   ckpt::MemorySource file(arena.FileOf(what));
@@ -70,7 +74,7 @@ Result<void> CheckpointWorker::Write(ckpt::Store* store, ShardTask* task) {
     if (kept.ok()) {
       task->claim.reset();
       sink_(ImageFreed());
-      return tier_->Send(store, task->place, &pacer_);
+      return send();
     }
     LogWarning("local_tier_left_out",
                {{"rank", task->place.rank}, {"why", kept.failure().message}});
