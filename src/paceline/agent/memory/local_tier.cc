@@ -101,7 +101,19 @@ bool LocalTier::Has(uint32_t rank, SavedStep saved) const {
   return found.ok() && *found;
 }
 
-Result<void> LocalTier::MakeRoom(const std::string& name) {
+LocalTier::Use::Use(LocalTier* tier, const std::string& name)
+    : tier_(tier), place_([&] {
+        const std::lock_guard lock(tier->mutex_);
+        return tier->in_use_.insert(name);
+      }()) {}
+
+LocalTier::Use::~Use() {
+  const std::lock_guard lock(tier_->mutex_);
+  tier_->in_use_.erase(place_);
+}
+
+Result<void> LocalTier::MakeRoom() {
+  const std::lock_guard lock(mutex_);
   if (!MakeDirs(path_, 0700).ok()) {
     return Failure{FailureKind::kSystem, Concat("cannot make ", path_)};
   }
@@ -109,7 +121,7 @@ Result<void> LocalTier::MakeRoom(const std::string& name) {
   std::map<SavedStep, std::string> others;
   for (const ckpt::StoreEntry& entry : entries) {
     const auto saved = SavedStepIn(entry.name);
-    if (saved.has_value() && entry.name != name) others[*saved] = entry.name;
+    if (saved.has_value() && !in_use_.contains(entry.name)) others[*saved] = entry.name;
   }
   // Removes the oldest ones. A name stays until its files are gone; only this node looks here.
   while (others.size() > kOthersMax) {
@@ -131,7 +143,8 @@ Result<void> LocalTier::MakeRoom(const std::string& name) {
 
 Result<void> LocalTier::Write(const ckpt::ShardPlace& place, const ckpt::ShardImage& image,
                               const ArenaImage& what, ckpt::Pacer* pacer) {
-  RETURN_IF_ERROR(MakeRoom(place.name));
+  const Use use(this, place.name);
+  RETURN_IF_ERROR(MakeRoom());
   const std::string mark = KeyOf(place.name, ImageNameOf(place.rank));
   RETURN_IF_ERROR(store_->Remove(mark));
   RETURN_IF_ERROR(ckpt::WriteShard(store_.get(), place, image, pacer));
@@ -153,8 +166,9 @@ Result<void> LocalTier::Write(const ckpt::ShardPlace& place, const ckpt::ShardIm
 }
 
 Result<void> LocalTier::Send(ckpt::Store* store, const ckpt::ShardPlace& place,
-                             ckpt::Pacer* pacer) const {
+                             ckpt::Pacer* pacer) {
   if (!is_on()) return Failure{FailureKind::kNotFound, "this node keeps nothing on its disk"};
+  const Use use(this, place.name);
   ASSIGN_OR_RETURN(const ckpt::Manifest part, ckpt::ReadPart(FolderOf(place.name), place.rank));
   if (part.saved() != place.saved || part.job_id != place.job_id) {
     return Failure{FailureKind::kNotFound, "what is on this node's disk is of another save"};
@@ -180,7 +194,8 @@ Result<ckpt::Copied> LocalTier::Fetch(ckpt::Store* store, const std::string& nam
                                       const ckpt::CopyWish& wish) {
   if (!is_on()) return Failure{FailureKind::kNotFound, "there is no local disk to fetch to"};
   ASSIGN_OR_RETURN(const ckpt::Manifest manifest, ckpt::ReadManifest(store, name));
-  RETURN_IF_ERROR(MakeRoom(name));
+  const Use use(this, name);
+  RETURN_IF_ERROR(MakeRoom());
   return ckpt::CopyCheckpoint(store, store_.get(), name, manifest, wish);
 }
 

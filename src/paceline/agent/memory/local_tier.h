@@ -11,11 +11,12 @@
 // It holds the newest few steps, outlives agents and reboots, and is removed at the end of the job.
 // Files of other jobs are ignored.
 //
-// The worker's thread writes and the loop's thread reads. Files that the loop reads are replaced by
-// rename.
+// Two threads write: one writes images and sends them, the other fetches files. Neither removes the
+// folder that the other uses. The loop's thread reads; files that it reads are replaced by rename.
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -48,11 +49,12 @@ class LocalTier {
   // The folder of an image in Images().
   std::string FolderOf(SavedStep saved) const;
 
-  // Writes an image; durable on return. Removes older steps first, except the newest one.
+  // Writes an image; durable on return. Removes older steps first, except the newest one and those
+  // that another thread uses.
   Result<void> Write(const ckpt::ShardPlace& place, const ckpt::ShardImage& image,
                      const ArenaImage& what, ckpt::Pacer* pacer);
   // Copies an image from here to the store. kNotFound: it is not here.
-  Result<void> Send(ckpt::Store* store, const ckpt::ShardPlace& place, ckpt::Pacer* pacer) const;
+  Result<void> Send(ckpt::Store* store, const ckpt::ShardPlace& place, ckpt::Pacer* pacer);
 
   // Fetches files of a committed checkpoint and verifies them, as a folder that ranks can read.
   // kBusy: the store does not answer.
@@ -62,12 +64,27 @@ class LocalTier {
   void RemoveAll();
 
  private:
-  Result<void> MakeRoom(const std::string& name);
+  // While this object exists, MakeRoom keeps the folder.
+  class Use {
+   public:
+    Use(LocalTier* tier, const std::string& name);
+    ~Use();
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    LocalTier* const tier_;
+    const std::multiset<std::string>::iterator place_;
+  };
+  // Removes older steps.
+  Result<void> MakeRoom();
 
   const std::string path_;
   const std::string node_;
   const std::string job_id_;
   const std::unique_ptr<ckpt::Store> store_;
+  std::mutex mutex_;  // guards the next one; held while folders are removed, never by the loop
+  std::multiset<std::string> in_use_;  // names of folders
 };
 
 }  // namespace paceline::agent
