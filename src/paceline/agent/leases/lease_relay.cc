@@ -73,7 +73,7 @@ void LeaseRelay::NoteKilled(int32_t pid) {
 void LeaseRelay::OnPeer() {
   for (;;) {
     Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.is_open()) return;
+    if (!fd.is_open()) return PauseAccepting(*reactor_, fd_.get(), errno, &accept_timer_);
     const std::optional<ucred> who = SameUserAt(fd.get());
     if (!who.has_value() || peers_.size() >= kPeersMax) continue;
     const PeerId id = next_++;

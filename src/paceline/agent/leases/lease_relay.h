@@ -71,6 +71,7 @@ class LeaseRelay {
   const Setup setup_;
   const std::unique_ptr<Reactor> reactor_;
   Fd fd_;
+  Reactor::TimerId accept_timer_ = 0;
   PeerId next_ = 1;
   std::map<PeerId, Peer> peers_;
   std::unique_ptr<wire::LeaseSocket> upstream_;

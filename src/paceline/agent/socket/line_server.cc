@@ -30,6 +30,7 @@ absl::StatusOr<std::unique_ptr<LineServer>> LineServer::Listen(Reactor& reactor,
 
 LineServer::~LineServer() {
   for (auto& [id, peer] : peers_) reactor_.Unwatch(peer.fd.get());
+  reactor_.Cancel(accept_timer_);
   reactor_.Unwatch(fd_.get());
   ::unlink(path_.c_str());
 }
@@ -37,7 +38,7 @@ LineServer::~LineServer() {
 void LineServer::OnPeer() {
   for (;;) {
     Fd fd(::accept4(fd_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (!fd.is_open()) return;
+    if (!fd.is_open()) return PauseAccepting(reactor_, fd_.get(), errno, &accept_timer_);
     const std::optional<ucred> process = SameUserAt(fd.get());
     if (!process.has_value() || peers_.size() >= kPeersMax) continue;
     const PeerId id = next_++;

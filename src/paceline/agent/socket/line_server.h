@@ -64,6 +64,7 @@ class LineServer {
   Reactor& reactor_;
   const std::string path_;
   Fd fd_;
+  Reactor::TimerId accept_timer_ = 0;
   const Listener listener_;
   PeerId next_ = 1;
   std::map<PeerId, Peer> peers_;

@@ -1,5 +1,6 @@
 #include "paceline/agent/socket/unix_socket.h"
 
+#include <sys/epoll.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -14,6 +15,7 @@ namespace paceline::agent {
 namespace {
 
 constexpr int kBacklog = 128;
+constexpr int64_t kAcceptPauseNs = 20'000'000;
 
 absl::Status Failed(std::string_view what, const std::string& path) {
   return absl::InternalError(Concat("cannot ", what, " ", path, ": ", std::strerror(errno)));
@@ -36,6 +38,13 @@ absl::StatusOr<Fd> ListenAt(const std::string& path) {
   ::chmod(path.c_str(), 0600);
   if (::listen(fd.get(), kBacklog) != 0) return Failed("listen on", path);
   return fd;
+}
+
+void PauseAccepting(Reactor& reactor, int listening, int error, Reactor::TimerId* timer) {
+  if (error == EAGAIN) return;  // all connections were accepted
+  reactor.Change(listening, 0);
+  *timer = reactor.CallAt(MonotonicNs() + kAcceptPauseNs,
+                          [&reactor, listening] { reactor.Change(listening, EPOLLIN); });
 }
 
 std::optional<ucred> SameUserAt(int fd) {

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
 
 namespace paceline::agent {
@@ -15,6 +16,11 @@ namespace paceline::agent {
 // Listens without blocking. Replaces a listener at `path`, which belonged to a dead agent.
 // INVALID_ARGUMENT: the path is too long for a socket. INTERNAL.
 absl::StatusOr<Fd> ListenAt(const std::string& path);
+
+// Call it after accept failed with `error`. Without a free descriptor, the connection stays in the
+// queue and the loop would try again at once. So the loop does not watch `listening` for a moment.
+// Cancel `timer` before closing `listening`.
+void PauseAccepting(Reactor& reactor, int listening, int error, Reactor::TimerId* timer);
 
 // The connected process, if it belongs to this user.
 std::optional<ucred> SameUserAt(int fd);
