@@ -9,16 +9,21 @@
 #include <cerrno>
 #include <utility>
 
+#include "paceline/base/status_macros.h"
+
 namespace paceline::agent {
 namespace {
 
 constexpr int kEventsPerWait = 64;
 constexpr int64_t kNsPerSecond = 1'000'000'000;
+// Ids of the loop's own descriptors.
+constexpr uint64_t kTimerWatch = 0;
+constexpr uint64_t kWakeWatch = 1;
 
-absl::Status AddToEpoll(int epoll, int fd, uint32_t events) {
+absl::Status AddToEpoll(int epoll, int fd, uint32_t events, uint64_t id) {
   epoll_event event{};
   event.events = events;
-  event.data.fd = fd;
+  event.data.u64 = id;
   if (::epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0) {
     return absl::ErrnoToStatus(errno, "epoll_ctl add");
   }
@@ -35,6 +40,8 @@ int64_t MonotonicNs() {
 
 Instant MonotonicNow() { return Instant::FromNanoseconds(MonotonicNs()); }
 
+Reactor::Reactor() : next_watch_id_(kWakeWatch + 1) {}
+
 absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Create() {
   std::unique_ptr<Reactor> reactor(new Reactor());
   reactor->epoll_ = Fd(::epoll_create1(EPOLL_CLOEXEC));
@@ -43,29 +50,35 @@ absl::StatusOr<std::unique_ptr<Reactor>> Reactor::Create() {
   if (!reactor->epoll_.is_open() || !reactor->timer_.is_open() || !reactor->wake_.is_open()) {
     return absl::ErrnoToStatus(errno, "cannot make an event loop");
   }
-  for (int fd : {reactor->timer_.get(), reactor->wake_.get()}) {
-    if (absl::Status added = AddToEpoll(reactor->epoll_.get(), fd, EPOLLIN); !added.ok()) {
-      return added;
-    }
-  }
+  const int epoll = reactor->epoll_.get();
+  RETURN_IF_ERROR(AddToEpoll(epoll, reactor->timer_.get(), EPOLLIN, kTimerWatch));
+  RETURN_IF_ERROR(AddToEpoll(epoll, reactor->wake_.get(), EPOLLIN, kWakeWatch));
   return reactor;
 }
 
 absl::Status Reactor::Watch(int fd, uint32_t epoll_events, FdCallback callback) {
-  if (absl::Status added = AddToEpoll(epoll_.get(), fd, epoll_events); !added.ok()) return added;
-  watched_[fd] = std::make_shared<FdCallback>(std::move(callback));
+  const WatchId id = next_watch_id_++;
+  RETURN_IF_ERROR(AddToEpoll(epoll_.get(), fd, epoll_events, id));
+  watches_[fd] = id;
+  watched_[id] = std::make_shared<FdCallback>(std::move(callback));
   return absl::OkStatus();
 }
 
 void Reactor::Change(int fd, uint32_t epoll_events) {
+  const auto found = watches_.find(fd);
+  if (found == watches_.end()) return;
   epoll_event event{};
   event.events = epoll_events;
-  event.data.fd = fd;
+  event.data.u64 = found->second;
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, fd, &event);
 }
 
 void Reactor::Unwatch(int fd) {
-  if (watched_.erase(fd) > 0) ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  const auto found = watches_.find(fd);
+  if (found == watches_.end()) return;
+  watched_.erase(found->second);
+  watches_.erase(found);
+  ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
 }
 
 Reactor::TimerId Reactor::CallAt(int64_t at_ns, Callback callback) {
@@ -130,14 +143,15 @@ void Reactor::Run() {
     ArmTimer();
     const int count = ::epoll_wait(epoll_.get(), events.data(), kEventsPerWait, -1);
     for (int i = 0; i < count && !stopped_; ++i) {
-      const int fd = events[i].data.fd;
-      if (fd == timer_.get() || fd == wake_.get()) {
+      const WatchId id = events[i].data.u64;
+      if (id == kTimerWatch || id == kWakeWatch) {
+        const int fd = id == kTimerWatch ? timer_.get() : wake_.get();
         uint64_t ignored = 0;
         [[maybe_unused]] const ssize_t got = ::read(fd, &ignored, sizeof(ignored));
-        if (fd == timer_.get()) armed_ns_ = 0;
+        if (id == kTimerWatch) armed_ns_ = 0;
         continue;
       }
-      auto found = watched_.find(fd);
+      auto found = watched_.find(id);
       if (found == watched_.end()) continue;
       const std::shared_ptr<FdCallback> callback = found->second;
       (*callback)(events[i].events);

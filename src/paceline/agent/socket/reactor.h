@@ -50,7 +50,10 @@ class Reactor {
   void Stop() { stopped_ = true; }
 
  private:
-  Reactor() = default;
+  // Ids are never reused, as descriptors are: an event of a closed descriptor may still be in the
+  // current batch of events when its number belongs to another file.
+  using WatchId = uint64_t;
+  Reactor();
   void ArmTimer();
   void RunDueTimers();
   void RunPosted();
@@ -60,7 +63,9 @@ class Reactor {
   Fd wake_;
   bool stopped_ = false;
   // shared_ptr: a callback stays alive while it runs, even if it unwatches itself.
-  std::map<int, std::shared_ptr<FdCallback>> watched_;
+  std::map<WatchId, std::shared_ptr<FdCallback>> watched_;
+  std::map<int, WatchId> watches_;  // by descriptor
+  WatchId next_watch_id_;
   std::map<std::pair<int64_t, TimerId>, Callback> timers_;
   std::map<TimerId, int64_t> timer_times_;
   TimerId next_timer_id_ = 1;

@@ -60,5 +60,35 @@ TEST(ReactorTest, ACallbackMayUnwatchItself) {
   EXPECT_EQ(calls, 1);
 }
 
+// Two descriptors are readable at once. The first callback closes the other descriptor, and its
+// number goes to a pipe that nobody wrote to.
+TEST(ReactorTest, AnEventOfAClosedDescriptorDoesNotGoToTheNextOwnerOfItsNumber) {
+  auto reactor = Reactor::Create();
+  ASSERT_TRUE(reactor.ok());
+  std::array<std::array<int, 2>, 3> pipes{};
+  for (auto& ends : pipes) ASSERT_EQ(::pipe(ends.data()), 0);
+  int calls = 0;
+  int wrong_calls = 0;
+  const auto take = [&](int other) {
+    ++calls;
+    (*reactor)->Unwatch(other);
+    ASSERT_EQ(::dup2(pipes[2][0], other), other);
+    ASSERT_TRUE((*reactor)->Watch(other, EPOLLIN, [&](uint32_t) { ++wrong_calls; }).ok());
+    (*reactor)->CallAt(MonotonicNs(), [&] { (*reactor)->Stop(); });
+  };
+  for (const int i : {0, 1}) {
+    ASSERT_EQ(::write(pipes[i][1], "x", 1), 1);
+    const int other = pipes[1 - i][0];
+    ASSERT_TRUE(
+        (*reactor)->Watch(pipes[i][0], EPOLLIN, [&take, other](uint32_t) { take(other); }).ok());
+  }
+  (*reactor)->Run();
+  EXPECT_EQ(calls, 1);
+  EXPECT_EQ(wrong_calls, 0);
+  for (const auto& ends : pipes) {
+    for (const int fd : ends) ::close(fd);
+  }
+}
+
 }  // namespace
 }  // namespace paceline::agent
