@@ -176,10 +176,11 @@ void EvidenceDesk::DropOldFolders() const {
   namespace fs = std::filesystem;
   std::error_code error;
   std::vector<std::pair<fs::file_time_type, fs::path>> folders;
-  for (const auto& entry : fs::directory_iterator(log_dir_, error)) {
-    const std::string name = entry.path().filename();
+  // No range-for: its increment throws if the file system fails, on a thread that catches nothing.
+  for (fs::directory_iterator entry(log_dir_, error), end; entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename();
     if (!name.starts_with(kHangPrefix) && !name.starts_with(kPersonPrefix)) continue;
-    folders.emplace_back(entry.last_write_time(error), entry.path());
+    folders.emplace_back(entry->last_write_time(error), entry->path());
   }
   std::sort(folders.begin(), folders.end());
   for (size_t i = 0; i + kFoldersMax <= folders.size(); ++i) {
