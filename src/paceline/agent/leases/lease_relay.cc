@@ -63,9 +63,11 @@ void LeaseRelay::SetMaster(const std::string& address) {
 }
 
 void LeaseRelay::NoteKilled(int32_t pid) {
+  const ProcessId process{.pid = pid, .start_time_ticks = StartTimeOf(pid)};
   const std::lock_guard lock(mutex_);
-  killed_.insert(pid);
-  if (killed_.size() > kKilledMax) killed_.erase(killed_.begin());
+  if (std::find(killed_.begin(), killed_.end(), process) != killed_.end()) return;
+  killed_.push_back(process);
+  if (killed_.size() > kKilledMax) killed_.pop_front();
 }
 
 // ---- processes of this node ----
@@ -130,7 +132,9 @@ void LeaseRelay::Gone(PeerId id, bool has_died) {
   bool is_blamed = has_died;
   {
     const std::lock_guard lock(mutex_);
-    if (killed_.contains(peer.process.pid)) is_blamed = false;
+    if (std::find(killed_.begin(), killed_.end(), peer.process) != killed_.end()) {
+      is_blamed = false;
+    }
   }
   peers_.erase(found);
   if (upstream_ == nullptr) return;

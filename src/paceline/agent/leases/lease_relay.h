@@ -8,10 +8,10 @@
 // It has its own thread, because workers wait for each answer and the agent's loop is busy.
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
-#include <set>
 #include <string>
 #include <thread>
 
@@ -81,7 +81,7 @@ class LeaseRelay {
   bool is_upstream_full_ = false;
   Reactor::TimerId dial_timer_ = 0;
   std::mutex mutex_;
-  std::set<int32_t> killed_;  // guarded by mutex_
+  std::deque<ProcessId> killed_;  // the last ones; guarded by mutex_
   std::thread thread_;
 };
 

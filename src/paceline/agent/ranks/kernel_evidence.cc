@@ -91,11 +91,16 @@ std::string KernelEvidence::LineAbout(pid_t pid) {
   const std::string killed = Concat("Killed process ", pid, " ");
   const std::string faulted = Concat("[", pid, "]:");
   std::string found;
+  std::string others;
   for (std::string_view line : SplitParts(recent_log_, "\n")) {
-    if (line.find(killed) == line.npos && line.find(faulted) == line.npos) continue;
+    if (line.find(killed) == line.npos && line.find(faulted) == line.npos) {
+      others += Concat(line, "\n");
+      continue;
+    }
     const size_t text = line.find(';');
     found = std::string(text == std::string_view::npos ? line : line.substr(text + 1));
   }
+  recent_log_ = std::move(others);
   return found;
 }
 

@@ -19,11 +19,11 @@ class KernelEvidence {
   // `root` is "/" outside tests. Notes the counter and the log's end.
   explicit KernelEvidence(std::string root = "/");
 
-  // Both compare with the last call (or construction). True if this cgroup killed a process since
-  // then.
+  // True if this cgroup killed a process since the last call (or construction).
   bool TookOomKill();
-  // The newest kernel line with this pid, without its prefix. Empty if there is none or the log
-  // cannot be read (in a container, pids differ from the kernel's).
+  // The newest kernel line with this pid since construction, without its prefix. Its lines are
+  // forgotten, because the pid may be reused. Empty if there is none or the log cannot be read (in
+  // a container, pids differ from the kernel's).
   std::string LineAbout(pid_t pid);
 
  private:

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "paceline/base/file_text.h"
 #include "paceline/base/test_dir.h"
 
@@ -41,6 +43,21 @@ TEST(KernelEvidenceTest, WithoutACounterNothingIsClaimed) {
   KernelEvidence evidence(dir.path() + "/");
   EXPECT_FALSE(evidence.TookOomKill());
   EXPECT_EQ(evidence.LineAbout(4711), "");
+}
+
+TEST(KernelEvidenceTest, ALineBlamesOnlyTheFirstProcessWithItsPid) {
+  const TestDir dir;
+  Write(dir.path() + "/dev/kmsg", "3,1,1,-;Out of memory: Killed process 41 (old)\n");
+  KernelEvidence evidence(dir.path() + "/");
+  std::ofstream(dir.path() + "/dev/kmsg", std::ios::app)
+      << "3,2,2,-;Out of memory: Killed process 42 (python)\n"
+      << "6,3,3,-;python[43]: segfault at 0\n"
+      << "6,4,4,-;traps: python[43]: error 4\n";
+  EXPECT_EQ(evidence.LineAbout(41), "") << "before this agent";
+  EXPECT_EQ(evidence.LineAbout(42), "Out of memory: Killed process 42 (python)");
+  EXPECT_EQ(evidence.LineAbout(42), "") << "a later process";
+  EXPECT_EQ(evidence.LineAbout(43), "traps: python[43]: error 4");
+  EXPECT_EQ(evidence.LineAbout(43), "");
 }
 
 }  // namespace
