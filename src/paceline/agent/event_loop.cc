@@ -121,6 +121,7 @@ class AgentLoop {
   Reactor::TimerId heartbeat_timer_ = 0;
   Reactor::TimerId deadline_timer_ = 0;
   Reactor::TimerId start_watch_timer_ = 0;
+  Reactor::TimerId starter_timer_ = 0;
   bool is_linked_ = false;
   core::StopAsks stop_asks_;
   bool has_ended_ = false;  // the machine has said that the agent must exit
@@ -409,11 +410,10 @@ void AgentLoop::Do(const core::StartStarter& action) {
   spawning_.clear();  // the starter is replaced, so its answers do not come
   if (action.fresh) starter_salt_ = Concat(setup_.files.node, ".", MonotonicNs());
   StarterPlace place = StarterPlaceOf(setup_, starter_salt_);
-  if (starter_delay_ns_ == 0) {
-    starter_.Connect(std::move(place));
-    return;
-  }
-  reactor_->CallAt(MonotonicNs() + starter_delay_ns_, [this, place = std::move(place)] {
+  reactor_->Cancel(starter_timer_);  // it would connect to the starter before this one
+  if (starter_delay_ns_ == 0) return starter_.Connect(std::move(place));
+  const int64_t at = MonotonicNs() + starter_delay_ns_;
+  starter_timer_ = reactor_->CallAt(at, [this, place = std::move(place)] {
     if (!starter_.is_ready()) starter_.Connect(place);
   });
 }
