@@ -78,6 +78,19 @@ TEST(LeaseChannelTest, FramesGoBothWaysInOrder) {
   EXPECT_FALSE(echo.AwaitBroken()) << "it was closed, not silent";
 }
 
+// Both sides send in parts, and compact what is left.
+TEST(LeaseChannelTest, MoreThanASocketHoldsArrivesInOrder) {
+  const ServerCredentials credentials{.token = MakeToken()};
+  Echo echo(credentials);
+  auto socket = LeaseSocket::Dial(echo.address(), {.token = credentials.token}, kLeasePatience);
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  std::vector<LeaseFrame> many;
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    many.push_back({.op = LeaseOp::kAck, .number = i, .text = std::string(i % 1'000, 'x')});
+  }
+  EXPECT_TRUE(Exchange(socket->get(), many) == many);
+}
+
 TEST(LeaseChannelTest, ALinkWithoutAWordIsCut) {
   const ServerCredentials credentials{.token = MakeToken()};
   Echo echo(credentials);

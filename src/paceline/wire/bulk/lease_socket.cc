@@ -58,6 +58,10 @@ absl::Status LeaseSocket::Flush() {
     sent_ = 0;
   } else if (unsent_.size() - sent_ > kUnsentBytesMax) {
     return absl::UnavailableError("the other side does not take what it asked for");
+  } else if (sent_ > unsent_.size() / 2) {
+    // Otherwise the buffer would grow as long as there is anything unsent. Fewer bytes move than
+    // were sent.
+    unsent_.erase(0, std::exchange(sent_, 0));
   }
   return absl::OkStatus();
 }
