@@ -111,9 +111,9 @@ Supervisor::Supervisor(ServerParts* parts, grpc::CallbackServerContext* context)
       names_(NodesActedFor(*context)) {
   is_known_ =
       place_.is_taken() && parts_->supervisors.Add(this, parts_->options.launchers_max, &id_);
-  if (is_known_) parts_->sink(SupervisorAttached{id_, is_operator_});
+  const bool is_told = is_known_ && parts_->sink(SupervisorAttached{id_, is_operator_});
   Open();
-  if (!is_known_) CloseGently(Full("launchers"));
+  if (!is_told) CloseGently(Full(is_known_ ? "events" : "launchers"));
 }
 
 void Supervisor::Heard(const v1::SupervisorMessage& encoded) {

@@ -352,6 +352,25 @@ TEST_F(StreamTest, TheLauncherReportsAndIsOrdered) {
   EXPECT_TRUE(heard_.Next<SupervisorDetached>());
 }
 
+TEST_F(StreamTest, ALauncherWhomAFullMasterDoesNotHearComesBack) {
+  std::atomic<bool> is_full = true;
+  auto server = MasterServer::Start(
+      {.listen = "127.0.0.1:0", .credentials = server_credentials_}, [&](ServerEvent event) {
+        if (std::holds_alternative<SupervisorAttached>(event) && is_full.exchange(false)) {
+          return false;
+        }
+        return heard_.Post(std::move(event));
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  server_ = *std::move(server);
+  const std::string address = "127.0.0.1:" + std::to_string(server_->port());
+  Heard<SupervisorEvent> launcher_heard;
+  SupervisorStream launcher({.address = address, .credentials = client_credentials_},
+                            [&](SupervisorEvent event) { launcher_heard.Post(std::move(event)); });
+  EXPECT_TRUE(heard_.Next<SupervisorAttached>());
+  server_.reset();
+}
+
 TEST_F(StreamTest, ATakenPortIsAnError) {
   Serve();
   const auto second = MasterServer::Start({.listen = address_, .credentials = server_credentials_},
