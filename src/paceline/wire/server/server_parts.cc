@@ -70,7 +70,9 @@ void AgentConnection::Send(MasterMessage message) {
     if (auto* welcome = std::get_if<Welcome>(&message)) welcome_ = std::move(*welcome);
     if (auto* pace = std::get_if<Pace>(&message)) pace_ = *pace;
     if (auto* order = std::get_if<CheckpointOrder>(&message)) checkpoint_ = std::move(*order);
-    if (auto* order = std::get_if<EvidenceOrder>(&message)) evidence_ = *order;
+    if (auto* order = std::get_if<EvidenceOrder>(&message)) {
+      ((order->round & kAskedByPerson) != 0 ? stacks_ : evidence_) = *order;
+    }
     if (auto* piece = std::get_if<JournalBytes>(&message)) journal_piece_ = std::move(*piece);
     if (auto* wanted = std::get_if<JournalWanted>(&message)) journal_wanted_ = *wanted;
     if (auto* assignment = std::get_if<Assignment>(&message)) assignment_ = std::move(*assignment);
@@ -90,7 +92,8 @@ bool AgentConnection::TakeNext(v1::MasterMessage* message) {
   // The assignment last, because an agent that must leave first has to know which images still go
   // to storage.
   return take(welcome_) || take(pace_) || take(checkpoint_) || take(assignment_) ||
-         take(evidence_) || take(journal_wanted_) || take(journal_piece_) || take(refusal_);
+         take(evidence_) || take(stacks_) || take(journal_wanted_) || take(journal_piece_) ||
+         take(refusal_);
 }
 
 void AgentConnection::OnDone() {

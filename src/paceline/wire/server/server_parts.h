@@ -89,7 +89,8 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   std::optional<Welcome> welcome_;
   std::optional<Pace> pace_;
   std::optional<CheckpointOrder> checkpoint_;
-  std::optional<EvidenceOrder> evidence_;
+  std::optional<EvidenceOrder> evidence_;      // of the master
+  std::optional<EvidenceOrder> stacks_;        // the same, asked for by a person
   std::optional<JournalBytes> journal_piece_;  // the next one follows its answer
   std::optional<JournalWanted> journal_wanted_;
   std::optional<Assignment> assignment_;

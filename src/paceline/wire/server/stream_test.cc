@@ -84,6 +84,30 @@ TEST_F(StreamTest, OnlyTheLastUnsentAssignmentIsKept) {
   }
 }
 
+TEST_F(StreamTest, AQuestionOfAPersonAndOneOfTheMasterAreBothSent) {
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  agent->Send(Register{TestReport("node0")});
+  const auto said = heard_.Next<AgentSaid>();
+  ASSERT_TRUE(said);
+  // The assignments occupy the stream, so the questions wait beside each other.
+  for (uint32_t i = 1; i <= 1000; ++i) {
+    server_->Send(said->connection, Assignment{.generation = Generation(i)});
+    server_->Send(said->connection, EvidenceOrder{Generation(1), kAskedByPerson | i});
+    server_->Send(said->connection, EvidenceOrder{Generation(1), i});
+  }
+  bool has_persons = false;
+  bool has_masters = false;
+  while (!has_persons || !has_masters) {
+    const auto order = agent_heard.Next<EvidenceOrder>();
+    ASSERT_TRUE(order) << (has_persons ? "of the master" : "of the person");
+    has_persons = has_persons || order->round == (kAskedByPerson | 1000);
+    has_masters = has_masters || order->round == 1000;
+  }
+}
+
 TEST_F(StreamTest, NonsenseEndsTheStreamAndNothingElse) {
   Serve();
   const auto channel = Dial(address_, client_credentials_);
