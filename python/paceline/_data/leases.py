@@ -30,6 +30,7 @@ from paceline.errors import DataError
 SCHEMA = "paceline.leases/1"
 _WHERE = "LeasedLoader"
 _COUNT_MAX = 2**32 - 1
+_WORLDS_MAX = 2**22 - 1  # the low bits of a generation that an incarnation has room for
 _SLICE_SECONDS = 0.2  # seconds between two checks for signals while a call waits
 
 Policy = Literal["raise", "skip"]
@@ -346,17 +347,19 @@ class LeasedLoader:
             socket = find_leases(self.name)
         if self.name in _names:
             raise lease_errors.two_loaders(self.name)
-        _names.add(self.name)
         self._pid = os.getpid()
         self._open.rank = progress.rank()
         self._open.world_size = progress.world_size()
         # Each start has its own generation, so that each may rewind to its checkpoint.
         self._open.generation = progress.generation() or launch.start_number()
-        # Higher in every new process of this rank: the generation, then milliseconds.
-        self._open.incarnation = self._open.generation << 42 | int(time.time() * 1000)
+        # Higher in every new process of this rank: the world's number, which counts on over a
+        # job's masters, then milliseconds. The generation with its term would not fit in 64 bits.
+        world = self._open.generation & _WORLDS_MAX
+        self._open.incarnation = world << 42 | int(time.time() * 1000)
         self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
 
     def _refuse(self, what: str, text: str) -> None:
+        _names.add(self.name)
         if what == "fenced":
             raise lease_errors.fenced(self.name, self._open.rank)
         if what == "refused":

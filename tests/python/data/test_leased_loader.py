@@ -248,6 +248,26 @@ def test_two_loaders_of_one_name_are_refused(loaders: Any) -> None:
         next(iter(second))
 
 
+def test_a_generation_of_a_later_master_opens_and_rises(loaders: Any, monkeypatch: Any) -> None:
+    """A platform's master has a term, which is in the generation above the world's number."""
+    from paceline._data import leases
+    from paceline._rank import progress
+
+    opened: list[int] = []
+
+    def connect(_socket: str, _ahead: int, work: Any) -> Any:
+        opened.append(work.incarnation)
+        raise RuntimeError("not today")
+
+    monkeypatch.setattr(leases, "LeaseReader", type("Reader", (), {"open": connect}))
+    loader = loaders(ElasticDataset(range(10)))
+    for term, world in ((0, 1), (1, 2), (0xFFFF, 3)):
+        monkeypatch.setattr(progress, "generation", lambda now=term << 32 | world: now)
+        with pytest.raises(RuntimeError, match="not today"):  # also after a try that failed
+            next(iter(loader))
+    assert [incarnation >> 42 for incarnation in opened] == [1, 2, 3]
+
+
 def test_ranks_of_torchrun_look_for_their_ledger_before_a_restore(
     loaders: Any, monkeypatch: Any
 ) -> None:
