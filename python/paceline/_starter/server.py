@@ -344,17 +344,34 @@ class Server:
         # told. It fails if the child has already started another program, or ended.
         with suppress(OSError):
             os.setpgid(pid, pid)
-        process = Process(
-            request=request,
-            book=book,
-            pid=pid,
-            start_time=start_time(pid),
-            how=how,
-            pidfd=os.pidfd_open(pid),
-        )
+        try:
+            process = self._watch_child(request, book, pid, how)
+        except BaseException:
+            # Nobody would notice its end, so it must not run. It is not reaped yet, so neither its
+            # number nor its group's can have been reused.
+            os.kill(pid, signal.SIGKILL)
+            with suppress(OSError):
+                os.killpg(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            book.vacate(request.slot)
+            raise
         book.running(request.slot, pid, process.start_time)
         node.running[request.slot] = process
-        self._selector.register(process.pidfd, selectors.EVENT_READ, process)
+        return process
+
+    def _watch_child(self, request: Request, book: SlotBook, pid: int, how: str) -> Process:
+        pidfd = os.pidfd_open(pid)
+        try:
+            began = start_time(pid)
+            if began == 0:
+                raise SpawnError(f"/proc/{pid}/stat cannot be read")
+            process = Process(
+                request=request, book=book, pid=pid, start_time=began, how=how, pidfd=pidfd
+            )
+            self._selector.register(pidfd, selectors.EVENT_READ, process)
+        except BaseException:
+            os.close(pidfd)
+            raise
         return process
 
     def _check_vacant(self, node: Node, book: SlotBook, slot: int) -> None:

@@ -1,5 +1,6 @@
 """The starter's socket: hostile peers, other agents, agents that come back, and when it ends."""
 
+import errno
 import fcntl
 import json
 import os
@@ -13,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from agent_double import (
@@ -27,6 +29,7 @@ from agent_double import (
 from free_ports import free_port
 from paceline._base.processes import has_gone, start_time, stat_of
 from paceline._native import SlotBook
+from paceline._starter.server import Server, Warmth
 
 WAITS = "import sys\nprint('ready', flush=True)\nsys.stdin = None\nimport signal\nsignal.pause()\n"
 
@@ -160,6 +163,38 @@ def test_a_slot_whose_rank_has_just_ended_is_free(bare: Starter) -> None:
     assert ended and spawned and last
     assert (ended["type"], ended["pid"]) == ("exited", pid)
     assert (spawned["type"], last["type"]) == ("spawned", "exited"), spawned
+
+
+def test_a_rank_that_cannot_be_watched_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_pidfd = os.pidfd_open
+    unwatched: list[int] = []
+
+    def pidfd_open(pid: int) -> int:
+        if not unwatched:
+            unwatched.append(pid)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return open_pidfd(pid)
+
+    monkeypatch.setattr(os, "pidfd_open", pidfd_open)
+    write_page(tmp_path / "page")
+    cold = Warmth(imports_ms=0, failure="it serves this test", started_with={}, base_path=())
+    with socket.socket(socket.AF_UNIX) as listener, ThreadPoolExecutor() as pool:
+        listener.bind(str(tmp_path / "sock"))
+        listener.listen()
+        serving = pool.submit(Server(listener, cold, keep_warm=0.0).serve, lambda: True)
+        running = Starter(Mock(), tmp_path)
+        running.peer = Peer(running.socket_path)
+        try:
+            refused = running.spawn("exec", "sleep", "60")
+            assert refused["why"] == "[Errno 24] Too many open files"
+            assert start_time(unwatched[0]) == 0, "it is ended and reaped"
+            assert running.slot()["state"] == 0
+            assert running.run("exec", "true").status == 0
+        finally:
+            running.peer.close()
+        assert serving.result(DEADLINE_SECONDS) is None
 
 
 def test_exit_is_on_the_page_before_it_is_told(bare: Starter) -> None:
