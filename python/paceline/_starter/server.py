@@ -25,6 +25,7 @@ from paceline._starter.wire import PROTOCOL, Connection, Message, ProtocolError
 
 _CONNECTIONS_MAX = 64
 _EXITED_MAX = 128  # exits that are remembered for a node
+_LEFT_MAX = 64  # nodes without an agent or ranks; an agent that comes back asks for their exits
 _FIRST_AGENT_SECONDS = 60.0
 _DYING_SECONDS = 10.0  # for a killed process of a former starter, which frees its memory
 _MILLISECONDS_MAX = 2**53
@@ -268,6 +269,7 @@ class Server:
             raise ProtocolError("an empty name")
         node = self._nodes.setdefault((connection.job, connection.node), Node())
         former, node.connection = node.connection, connection
+        self._forget_left()
         node.alone_since = None
         node.orphan_ms = message.integer_or_none("orphan_after_ms", high=_MILLISECONDS_MAX)
         if former is not None:
@@ -286,6 +288,13 @@ class Server:
             modules=len(sys.modules),
             python=sys.version.split()[0],
         )
+
+    def _forget_left(self) -> None:
+        """Forget all but the last nodes whose agent died and whose ranks have ended."""
+        left = [(node.alone_since or 0.0, key) for key, node in self._nodes.items()
+                if node.connection is None and not node.running]
+        for _, key in sorted(left)[:-_LEFT_MAX]:
+            del self._nodes[key]
 
     def _spawn(self, connection: Connection, node: Node, request: Request) -> None:
         began = time.monotonic_ns()

@@ -233,6 +233,27 @@ def test_newer_connection_of_a_node_takes_over(bare: Starter) -> None:
     assert bare.run("script", "ends.py").out == "done\n"
 
 
+def test_only_the_last_nodes_without_an_agent_are_remembered(bare: Starter) -> None:
+    def listed(node: str) -> list[dict[str, Any]]:
+        peer = Peer(bare.socket_path, node=node)
+        peer.send(type="list")
+        children: list[dict[str, Any]] = peer.wait("children")["children"]
+        peer.close()
+        return children
+
+    for node in ("old", "new"):
+        write_page(bare.folder / node, node=node)
+        peer = Peer(bare.socket_path, node=node)
+        bare.spawn("script", "ends.py", peer=peer, page=str(bare.folder / node))
+        peer.wait("exited")
+        peer.close()
+        if node == "old":
+            for number in range(70):
+                Peer(bare.socket_path, node=f"other{number}").close()
+    assert len(listed("new")) == 1
+    assert listed("old") == []
+
+
 def test_agents_of_two_nodes_hear_only_of_their_own(bare: Starter) -> None:
     write_page(bare.folder / "page1", node="node1")
     other = Peer(bare.socket_path, node="node1")
