@@ -122,7 +122,8 @@ class LeasedLoader:
         self._given_up: set[int] = set()  # lost leases; the read-ahead may still have pieces
         self._position: str | None = None
         self._is_running = False
-        self.quarantined: list[tuple[int, int]] = []  # (epoch, index), known at the end
+        self.quarantined: list[tuple[int, int]] = []  # (epoch, index), known at the end, the first
+        self._bad_samples = 0  # how many there are; one frame has about 9,000 of them
         self._stale = 0  # lost leases that were already reported
         self.lost = 0  # batches that were acknowledged too late
         self.left_out = 0  # samples at the end that the ranks cannot share evenly
@@ -245,6 +246,7 @@ class LeasedLoader:
             if what == "lease":
                 return Piece(lease, begin, end)
             if what == "complete":
+                self._bad_samples = begin
                 self._note_quarantine(text)
                 self.left_out = end
                 lease_errors.tell_left_out(self.name, end, self._open.world_size)
@@ -308,9 +310,9 @@ class LeasedLoader:
         if not self.quarantined:
             return
         shown = ", ".join(f"{index} (epoch {epoch})" for epoch, index in self.quarantined[:5])
-        if len(self.quarantined) > 5:
+        if self._bad_samples > 5:
             shown += ", …"
-        sentence = f"complete except {len(self.quarantined)} in quarantine: {shown}"
+        sentence = f"complete except {self._bad_samples} in quarantine: {shown}"
         if self._policy == "skip":
             _log().warning("the data set %s is %s", self.name, sentence)
             return
@@ -357,9 +359,9 @@ class LeasedLoader:
         world = self._open.generation & _WORLDS_MAX
         self._open.incarnation = world << 42 | int(time.time() * 1000)
         self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
+        _names.add(self.name)
 
     def _refuse(self, what: str, text: str) -> None:
-        _names.add(self.name)
         if what == "fenced":
             raise lease_errors.fenced(self.name, self._open.rank)
         if what == "refused":

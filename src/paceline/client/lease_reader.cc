@@ -225,6 +225,15 @@ LeaseReader::Counters LeaseReader::counters() {
 
 void LeaseReader::Say(LeaseFrame frame) {
   if (own_ == nullptr) {
+    if (frame.text.size() > kLeaseFrameTextMax) {
+      ended_ = Taken{.what = What::kRefused,
+                     .text =
+                         "the data set cannot be described to the master\n"
+                         "its terms or its position need more than 64 KiB\n"
+                         "a data set of fewer parts, or a checkpoint of a `paceline run`"};
+      changed_.notify_all();
+      return;
+    }
     if (socket_.is_open()) AppendFrame(frame, &unsent_);
     return;
   }

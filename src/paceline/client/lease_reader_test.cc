@@ -215,5 +215,15 @@ TEST(LeaseReaderTest, OverManyRestartsEachOrdinalIsAcknowledgedOnce) {
   EXPECT_EQ(reader.counters().stale, 0u) << "what it held it kept";
 }
 
+TEST(LeaseReaderTest, TermsThatFitInNoFrameAreRefused) {
+  TestDir dir;
+  const Ledger ledger(dir.path() + "/socket");
+  LeaseOpen open = OpenOf(10);
+  open.terms = std::string(70'000, 'a');
+  auto opened = LeaseReader::Open({.open = open, .socket = dir.path() + "/socket"});
+  ASSERT_TRUE(opened.ok());
+  EXPECT_EQ((*opened)->Take(kPatience, /*is_patient=*/true).what, What::kRefused);
+}
+
 }  // namespace
 }  // namespace paceline::client

@@ -4,11 +4,14 @@
 #include <bit>
 #include <cstring>
 
+#include "paceline/base/check.h"
+
 namespace paceline {
 
 static_assert(std::endian::native == std::endian::little, "frames are copied as they lie");
 
 void AppendFrame(const LeaseFrame& frame, std::string* bytes) {
+  CHECK(frame.text.size() <= kLeaseFrameTextMax, "the sender has cut it");
   const auto put = [bytes](const auto& value) {
     bytes->append(reinterpret_cast<const char*>(&value), sizeof(value));
   };

@@ -36,8 +36,8 @@ enum class LeaseOp : uint16_t {
   kOpened = 32,   // begin: samples in quarantine
   kGranted = 33,  // number: of the request, lease, begin, end
   kWait = 34,     // number: of the request, which stays open: a kGranted or kComplete follows
-  // number: of the request; begin: samples in quarantine; text: which; end: ordinals for no rank,
-  // because they are fewer than the ranks
+  // number: of the request; begin: samples in quarantine; text: the first of them, as many as fit;
+  // end: ordinals for no rank, because they are fewer than the ranks
   kComplete = 35,
   kStale = 36,      // lease: another process has it; number: of the ack
   kConfirmed = 37,  // number: that ack and all before it are durable
@@ -72,7 +72,10 @@ struct LeaseFrame {
 
 inline constexpr size_t kLeaseFrameHeadBytes = 48;
 inline constexpr size_t kLeaseFrameBytesMax = 64 << 10;
+inline constexpr size_t kLeaseFrameTextMax = kLeaseFrameBytesMax - kLeaseFrameHeadBytes;
 
+// The text has at most kLeaseFrameTextMax bytes. A peer would hang up at a larger frame, and then
+// receive the same one again.
 void AppendFrame(const LeaseFrame& frame, std::string* bytes);
 
 // Appends the complete frames in `bytes` to `frames`; returns their size. Returns nullopt if

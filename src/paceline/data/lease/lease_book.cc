@@ -24,13 +24,17 @@ std::pair<std::string, std::string> SplitLine(std::string_view text) {
 
 }  // namespace
 
-std::string RangesToText(const std::vector<OrdinalRange>& ranges) {
+std::string RangesToText(const std::vector<OrdinalRange>& ranges, size_t bytes_max) {
   std::string text;
+  size_t whole = 0;  // bytes of the ranges that fit
   for (const OrdinalRange& range : ranges) {
     if (!text.empty()) text += ",";
     Append(&text, range.begin);
     if (range.size() > 1) Append(&text, "-", range.end - 1);
+    if (text.size() > bytes_max) break;
+    whole = text.size();
   }
+  text.resize(whole);
   return text;
 }
 

@@ -88,8 +88,9 @@ struct DataSetView {
   std::vector<OrdinalRange> quarantined;
 };
 
-// "0-99,120-300": ranges with both ends.
-std::string RangesToText(const std::vector<OrdinalRange>& ranges);
+// "0-99,120-300": ranges with both ends; the first ones, as many as fit in `bytes_max`.
+std::string RangesToText(const std::vector<OrdinalRange>& ranges,
+                         size_t bytes_max = std::string::npos);
 std::optional<std::vector<OrdinalRange>> RangesFromText(std::string_view text);
 
 class LeaseBook {

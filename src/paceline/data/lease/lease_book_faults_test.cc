@@ -177,5 +177,42 @@ TEST(LeaseBookFaultsTest, APositionOfAnotherJobIsAdoptedWhenTheDataAreTheSame) {
   EXPECT_TRUE(other.book.Adopt(kAnn, position, std::vector<OrdinalRange>{{99, 100}}, &actions));
 }
 
+TEST(LeaseBookFaultsTest, ALongQuarantineIsCutToTheFrameAndItsTotalIsKnown) {
+  Host host;
+  LeaseOpen open = OpenOf(0);
+  open.ordinals = 40'000;
+  host.Open(kAnn, open);
+  for (uint64_t bad = 0; bad < open.ordinals; bad += 2) {
+    using Kind = LeaseFact::Kind;
+    host.journal.push_back({.kind = Kind::kQuarantined, .set = 1, .begin = bad, .end = bad + 1});
+    host.journal.push_back({.kind = Kind::kDone, .set = 1, .begin = bad + 1, .end = bad + 2});
+  }
+  host.Restart(host.journal.size());
+  host.Open(kAnn, open);
+  const LeaseFrame end = host.Take(kAnn);
+  EXPECT_EQ(end.op, LeaseOp::kComplete);
+  EXPECT_EQ(end.begin, open.ordinals / 2);
+  std::string bytes;
+  AppendFrame(end, &bytes);
+  std::vector<LeaseFrame> received;
+  EXPECT_EQ(TakeFrames(bytes, &received), bytes.size());
+  const auto told = RangesFromText(end.text);
+  ASSERT_TRUE(told.has_value());
+  EXPECT_GT(told->size(), 10'000u);
+  EXPECT_EQ(told->back().begin, 2 * (told->size() - 1)) << "whole numbers, without a gap";
+}
+
+TEST(LeaseBookFaultsTest, ARefusalThatRepeatsLongTermsFitsInAFrame) {
+  Host host;
+  LeaseOpen open = OpenOf(0);
+  open.terms = std::string(60'000, 'a');
+  host.Open(kAnn, open);
+  open.terms = std::string(60'000, 'b');
+  const LeaseFrame refused = host.Open(kBob, open);
+  EXPECT_EQ(refused.op, LeaseOp::kRefused);
+  EXPECT_LE(refused.text.size(), kLeaseFrameTextMax);
+  EXPECT_TRUE(refused.text.ends_with("as they were")) << "the last line is the fix";
+}
+
 }  // namespace
 }  // namespace paceline

@@ -5,6 +5,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/base/text.h"
+#include "paceline/base/utf8.h"
 
 namespace paceline {
 
@@ -26,7 +27,8 @@ void LeaseBook::Turn::Promise(const LeasePeer& to, LeaseFrame frame) {
 
 void LeaseBook::Turn::Refuse(const LeasePeer& to, const std::string& what, const std::string& why,
                              const std::string& fix) {
-  Answer(to, {.op = LeaseOp::kRefused, .text = what + "\n" + why + "\n" + fix});
+  // `why` may repeat the terms of two orders, which nearly fill a frame each.
+  Answer(to, {.op = LeaseOp::kRefused, .text = what + "\n" + CleanText(why) + "\n" + fix});
 }
 
 void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
@@ -261,7 +263,7 @@ void LeaseBook::Turn::Complete(const LeasePeer& peer, uint64_t number, const Dat
                  .number = number,
                  .begin = set.quarantined.total(),
                  .end = left,
-                 .text = RangesToText(set.quarantined.Ranges())});
+                 .text = RangesToText(set.quarantined.Ranges(), kLeaseFrameTextMax)});
 }
 
 void LeaseBook::Turn::RefuseShare(const LeasePeer& peer, const DataSet& set) {

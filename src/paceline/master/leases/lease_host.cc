@@ -54,6 +54,17 @@ std::string DataSetJson(const DataSetView& view) {
   return PrintJson(json);
 }
 
+std::string ShownText(DataSetView view) {
+  std::string text = DataSetJson(view);
+  if (text.size() <= kLeaseFrameTextMax) return text;
+  constexpr size_t kRangesMax = 1'000;  // each has at most 34 bytes
+  view.quarantined.resize(std::min(view.quarantined.size(), kRangesMax));
+  text = DataSetJson(view);
+  if (text.size() <= kLeaseFrameTextMax) return text;
+  view.terms.clear();
+  return DataSetJson(view);
+}
+
 absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
   std::unique_ptr<LeaseHost> host(new LeaseHost);
   LeaseHost* const raw = host.get();
@@ -159,13 +170,7 @@ void LeaseHost::LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind) {
 
 void LeaseHost::Show(const LeasePeer& to) {
   for (const DataSetView& view : book_.Views()) {
-    std::string text = DataSetJson(view);
-    if (text.size() + kLeaseFrameHeadBytes > kLeaseFrameBytesMax) {
-      DataSetView shorter = view;  // without most of a long quarantine
-      shorter.quarantined.resize(1'000);
-      text = DataSetJson(shorter);
-    }
-    server_->Send(to.link, {.op = LeaseOp::kShown, .text = std::move(text)});
+    server_->Send(to.link, {.op = LeaseOp::kShown, .text = ShownText(view)});
   }
   server_->Send(to.link, {.op = LeaseOp::kShown});
 }

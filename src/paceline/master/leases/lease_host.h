@@ -80,5 +80,8 @@ class LeaseHost {
 LeaseBook FoldLeases(const StoredLeases& stored, const std::string& job = "");
 // One data set as JSON, as `paceline data` shows it.
 std::string DataSetJson(const DataSetView& view);
+// The same, at most kLeaseFrameTextMax bytes: without most of a long quarantine, and at last
+// without the terms.
+std::string ShownText(DataSetView view);
 
 }  // namespace paceline::master

@@ -249,5 +249,21 @@ TEST(LeaseHostTest, AnAckIsNotConfirmedWhileTheDiskRefusesAndLeasesGoOn) {
   EXPECT_EQ(worker.Hear().op, LeaseOp::kConfirmed);
 }
 
+TEST(ShownTextTest, EveryDataSetFitsInAFrame) {
+  DataSetView view{.name = "pages", .terms = R"({"seed":7})"};
+  EXPECT_EQ(ShownText(view), DataSetJson(view));
+  // A short list of ranges stays as it is where the terms are long.
+  view.quarantined = {{3, 4}, {9, 12}};
+  view.terms = R"({"files":")" + std::string(70'000, 'a') + R"("})";
+  std::string text = ShownText(view);
+  EXPECT_LE(text.size(), kLeaseFrameTextMax);
+  EXPECT_NE(text.find(R"("quarantined":"3,9-11")"), std::string::npos);
+  view.terms = "{}";
+  for (uint64_t bad = 20; bad < 60'000; bad += 2) view.quarantined.push_back({bad, bad + 1});
+  text = ShownText(view);
+  EXPECT_LE(text.size(), kLeaseFrameTextMax);
+  EXPECT_NE(text.find(R"("quarantined":"3,9-11,20,22)"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace paceline::master
