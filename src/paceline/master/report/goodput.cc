@@ -31,6 +31,10 @@ void Goodput::Fold(const core::Record& record) {
   } else if (std::holds_alternative<core::JobFinished>(fact)) {
     End(record.at);
     finished_at_ = record.at;
+  } else if (std::holds_alternative<core::JobResumed>(fact)) {
+    if (first_world_at_ && finished_at_) *first_world_at_ += record.at - *finished_at_;
+    finished_at_.reset();
+    is_redoing_ = true;
   }
 }
 

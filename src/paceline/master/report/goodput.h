@@ -1,8 +1,8 @@
 #pragma once
 
 // The share of a job's time in which new steps were made, from its records. Time starts with the
-// first world. It counts while a world trains beyond the furthest step so far. Repeated steps,
-// detection and restarts do not count.
+// first world, and stands still while the job is over, until it is resumed. It counts while a world
+// trains beyond the furthest step so far. Repeated steps, detection and restarts do not count.
 
 #include <optional>
 
@@ -21,10 +21,11 @@ class Goodput {
   void Begin(Instant at);
   void End(Instant at);
 
-  std::optional<Instant> first_world_at_;
+  std::optional<Instant> first_world_at_;  // later by the time in which the job was over
   std::optional<Instant> finished_at_;
   std::optional<Instant> training_since_;
-  bool is_redoing_ = false;  // a world failed, and its lost steps are not all repeated yet
+  // A world failed or the job was over, and lost steps are not all repeated yet.
+  bool is_redoing_ = false;
   Duration trained_;
 };
 

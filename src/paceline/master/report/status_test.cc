@@ -31,6 +31,14 @@ TEST(Goodput, CountsOnlyNewSteps) {
   EXPECT_DOUBLE_EQ(goodput.Share(At(30)), 0.6);
   fold(30, core::JobFinished{});
   EXPECT_DOUBLE_EQ(goodput.Share(At(1000)), 0.6);
+  fold(1000, core::JobResumed{});  // the clock goes on at 30
+  fold(1001, core::WorldFormed{});
+  fold(1002, core::WorldRunning{});
+  EXPECT_DOUBLE_EQ(goodput.Share(At(1010)), 0.4);
+  fold(1010, core::ProgressMade{});
+  EXPECT_NEAR(goodput.Share(At(1020)), 0.55, 1e-9);
+  fold(1020, core::JobFinished{});
+  EXPECT_NEAR(goodput.Share(At(2000)), 0.55, 1e-9);
 }
 
 TEST(EventRow, NamesNodesAndMembers) {
