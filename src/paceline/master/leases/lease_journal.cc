@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "paceline/base/check.h"
+#include "paceline/base/log.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/master/clock.h"
@@ -154,7 +155,7 @@ absl::Status LeaseJournal::Commit(const std::vector<LeaseFact>& facts) {
   return absl::OkStatus();
 }
 
-// A failed summary is skipped; a later one replaces it.
+// A failed summary is skipped; a later one replaces it. Until then all facts are kept.
 absl::Status LeaseJournal::CommitSummary(const std::vector<LeaseFact>& summary, uint64_t until) {
   const uint64_t folded = last_seq_ - (committed_ - until);
   const uint64_t keep = std::max(options_.history_max, kRecentFacts);
@@ -217,7 +218,10 @@ void LeaseJournal::Work() {
       listener_.failed(std::string(Text(status)));
     } else {
       if (!batch.empty()) listener_.durable(committed_);
-      if (summary) CommitSummary(summary->second, summary->first).IgnoreError();
+      if (summary) {
+        const absl::Status kept = CommitSummary(summary->second, summary->first);
+        if (!kept.ok()) LogWarning("lease_summary_failed", {{"why", kept}});
+      }
     }
     lock.lock();
     is_failing_ = !status.ok();
