@@ -1,11 +1,20 @@
 """Replaces small files atomically: a reader finds the old text or the new one."""
 
+import contextlib
 import os
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Replace the file at `path`. On OSError the old file stays."""
+    """Replace the file at `path`. On OSError the old file stays.
+
+    Not synced: these files are notes that a later run can do without.
+    """
     temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-    os.replace(temporary, path)
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise

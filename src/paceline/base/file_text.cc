@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 
 #include "paceline/base/fd.h"
 #include "paceline/base/text.h"
@@ -40,6 +41,37 @@ absl::Status WriteAll(int fd, std::string_view text, const std::string& path) {
   return absl::OkStatus();
 }
 
+// Makes the names in the folder of `path` durable.
+absl::Status SyncFolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot open ", folder));
+  // EINVAL: a file system that has no such call for folders.
+  if (::fsync(fd.get()) == 0 || errno == EINVAL) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, Concat("cannot sync ", folder));
+}
+
+absl::Status Replace(const std::string& path, std::string_view text, mode_t mode, bool is_durable) {
+  // A name of its own, because hosts that share the folder may have processes of equal numbers.
+  std::string temporary = path + ".XXXXXX";
+  const Fd fd(::mkostemp(temporary.data(), O_CLOEXEC));
+  if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot create a file for ", path));
+  absl::Status status = WriteAll(fd.get(), text, temporary);
+  constexpr mode_t kModeMade = 0600;
+  if (status.ok() && mode != kModeMade && ::fchmod(fd.get(), mode) != 0) {
+    status = absl::ErrnoToStatus(errno, Concat("cannot set the mode of ", temporary));
+  }
+  if (status.ok() && is_durable && ::fsync(fd.get()) != 0) {
+    status = absl::ErrnoToStatus(errno, Concat("cannot sync ", temporary));
+  }
+  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
+    status = absl::ErrnoToStatus(errno, Concat("cannot replace ", path));
+  }
+  if (!status.ok()) ::unlink(temporary.c_str());
+  return status;
+}
+
 }  // namespace
 
 std::string ReadText(const std::string& path, size_t bytes_max) {
@@ -55,15 +87,12 @@ std::string ReadTail(const std::string& path, size_t bytes_max) {
 }
 
 absl::Status ReplaceFile(const std::string& path, std::string_view text, mode_t mode) {
-  const std::string temporary = Concat(path, ".", ::getpid(), ".new");
-  Fd fd(::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
-  if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot create ", temporary));
-  absl::Status status = WriteAll(fd.get(), text, temporary);
-  if (status.ok() && ::rename(temporary.c_str(), path.c_str()) != 0) {
-    status = absl::ErrnoToStatus(errno, Concat("cannot replace ", path));
-  }
-  if (!status.ok()) ::unlink(temporary.c_str());
-  return status;
+  return Replace(path, text, mode, /*is_durable=*/false);
+}
+
+absl::Status ReplaceFileDurably(const std::string& path, std::string_view text, mode_t mode) {
+  absl::Status status = Replace(path, text, mode, /*is_durable=*/true);
+  return status.ok() ? SyncFolderOf(path) : status;
 }
 
 absl::Status MakeDirs(const std::string& path, mode_t mode) {

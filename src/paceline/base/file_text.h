@@ -18,8 +18,13 @@ std::string ReadText(const std::string& path, size_t bytes_max);
 // At most `bytes_max` bytes from the end.
 std::string ReadTail(const std::string& path, size_t bytes_max);
 
-// Writes a temporary file beside `path` and renames it.
+// Writes a temporary file beside `path` and renames it. After a crash of the host the file may be
+// empty.
 absl::Status ReplaceFile(const std::string& path, std::string_view text, mode_t mode);
+
+// The same, and the file is on the disk when this returns. That may take as long as other writes to
+// that disk, so it is not for files that are written often.
+absl::Status ReplaceFileDurably(const std::string& path, std::string_view text, mode_t mode);
 
 // Makes the directory and its parents with `mode`; an existing one is left as it is.
 absl::Status MakeDirs(const std::string& path, mode_t mode);

@@ -56,7 +56,7 @@ absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& j
                    {"pid", address.pid},
                    {"start_time", address.start_time},
                    {"leases", address.leases}};
-  return ReplaceFile(run_dir + "/job.json", PrintJson(job, {.indent = 2}) + "\n", 0600);
+  return ReplaceFileDurably(run_dir + "/job.json", PrintJson(job, {.indent = 2}) + "\n", 0600);
 }
 
 }  // namespace paceline::master

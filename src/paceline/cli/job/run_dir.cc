@@ -271,7 +271,7 @@ Result<std::string> OpenRuntimeDir(const Environment& environment) {
 }
 
 Check SaveJobCard(const JobCard& card, const std::string& run_dir, const std::string& runtime_dir) {
-  const absl::Status saved = ReplaceFile(run_dir + "/job.json", FormatJobCard(card), 0600);
+  const absl::Status saved = ReplaceFileDurably(run_dir + "/job.json", FormatJobCard(card), 0600);
   if (!saved.ok()) return Unusable(run_dir, std::string(saved.message()));
   json entry = ParseJson(FormatJobCard(card));
   entry["run_dir"] = run_dir;

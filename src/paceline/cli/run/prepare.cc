@@ -452,7 +452,8 @@ class Preparation {
     // appends to or prunes another's files.
     if (!run_.launch.log_dir.empty()) run_.launch.log_dir += "/" + run_.spec.job_id;
     PassStdin();
-    const absl::Status token = ReplaceFile(path + "/token", run_.credentials.token + "\n", 0600);
+    const absl::Status token =
+        ReplaceFileDurably(path + "/token", run_.credentials.token + "\n", 0600);
     if (!token.ok()) return Failed("PL-E021", "the run directory cannot be used", token);
     const absl::Status spec = wire::WriteSpecFile({run_.spec, run_.launch}, path + "/spec.json");
     if (!spec.ok()) return Failed("PL-E021", "the run directory cannot be used", spec);

@@ -5,9 +5,9 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
+#include "paceline/base/file_text.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/model/problem.h"
 
@@ -49,27 +49,10 @@ absl::StatusOr<std::string> ReadAll(int fd, const std::string& path, size_t byte
   }
 }
 
-absl::Status WriteAll(int fd, const std::string& path, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t count = write(fd, text.data(), text.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return Errno(path);
-    text.remove_prefix(static_cast<size_t>(count));
-  }
-  return fsync(fd) == 0 ? absl::OkStatus() : Errno(path);
-}
-
 }  // namespace
 
 absl::Status WriteSecretFile(const std::string& path, std::string_view text) {
-  std::string beside = path + ".XXXXXX";
-  const int fd = mkostemp(beside.data(), O_CLOEXEC);
-  if (fd < 0) return Errno(path);
-  absl::Status status = WriteAll(fd, path, text);
-  close(fd);
-  if (status.ok() && rename(beside.c_str(), path.c_str()) != 0) status = Errno(path);
-  if (!status.ok()) unlink(beside.c_str());
-  return status;
+  return ReplaceFileDurably(path, text, 0600);
 }
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path, size_t bytes_max) {

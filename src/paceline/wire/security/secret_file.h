@@ -10,8 +10,7 @@
 
 namespace paceline::wire {
 
-// Written to a temporary file with mode 0600, synced and renamed: readers see the old or the new
-// content.
+// With mode 0600 and durable. Readers see the old or the new content.
 absl::Status WriteSecretFile(const std::string& path, std::string_view text);
 
 // NOT_FOUND. PERMISSION_DENIED with a Problem (PL-E103): it is a link, belongs to another user, or

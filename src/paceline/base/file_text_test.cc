@@ -1,0 +1,40 @@
+#include "paceline/base/file_text.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+
+#include "paceline/base/test_dir.h"
+
+namespace paceline {
+namespace {
+
+size_t FilesIn(const std::string& folder) {
+  const std::filesystem::directory_iterator files(folder);
+  return static_cast<size_t>(std::distance(begin(files), end(files)));
+}
+
+TEST(FileTextTest, ADurableFileIsReplacedWholeAndOnlyForItsOwner) {
+  const TestDir dir;
+  const std::string path = dir.path() + "/token";
+  ASSERT_TRUE(ReplaceFileDurably(path, "old", 0600).ok());
+  ASSERT_TRUE(ReplaceFileDurably(path, "new", 0600).ok());
+  EXPECT_EQ(ReadText(path, 100), "new");
+  struct stat info {};
+  ASSERT_EQ(::stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
+  EXPECT_EQ(FilesIn(dir.path()), 1u);
+}
+
+TEST(FileTextTest, AFailedReplacementLeavesNothing) {
+  const TestDir dir;
+  const std::string path = dir.path() + "/folder";
+  ASSERT_TRUE(MakeDirs(path + "/full", 0700).ok());
+  EXPECT_FALSE(ReplaceFileDurably(path, "text", 0600).ok());
+  EXPECT_FALSE(ReplaceFileDurably(dir.path() + "/none/file", "text", 0600).ok());
+  EXPECT_EQ(FilesIn(dir.path()), 1u);
+}
+
+}  // namespace
+}  // namespace paceline
