@@ -3,15 +3,14 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-#include <algorithm>
 #include <charconv>
-#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "paceline/base/bytes_text.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/remote_file_system.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
@@ -71,15 +70,8 @@ std::vector<MemoryRoom> DiskRoomAt(const std::string& folder) {
 }
 
 bool IsFarAway(const std::string& folder) {
-  // File system types, from linux/magic.h and the file systems' own headers: NFS, SMB, CIFS, SMB2,
-  // Ceph, Lustre, GPFS, BeeGFS, FUSE, 9P, AFS.
-  constexpr uint64_t kFar[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
-                               0x00c36400, 0x0bd00bd0, 0x47504653, 0x19830326,
-                               0x65735546, 0x01021997, 0x5346414f};
   struct statfs found {};
-  if (::statfs(folder.c_str(), &found) != 0) return true;
-  const auto type = static_cast<uint64_t>(found.f_type) & 0xffffffff;
-  return std::find(std::begin(kFar), std::end(kFar), type) != std::end(kFar);
+  return ::statfs(folder.c_str(), &found) != 0 || IsRemoteFileSystem(found.f_type);
 }
 
 std::string Lacking(const std::vector<MemoryRoom>& rooms, uint64_t held, uint64_t needed) {

@@ -1,13 +1,13 @@
 #include "paceline/master/journal/journal_file.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <sys/vfs.h>
 
 #include <cerrno>
 #include <limits>
 #include <memory>
 
+#include "paceline/base/remote_file_system.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/model/problem.h"
@@ -16,12 +16,6 @@
 
 namespace paceline::master {
 namespace {
-
-constexpr long kSmb2Magic = 0xfe534d42;
-constexpr long kCifsMagic = 0xff534d42;
-constexpr long kLustreMagic = 0x0bd00bd0;
-constexpr long kGpfsMagic = 0x47504653;
-constexpr long kFuseMagic = 0x65735546;
 
 std::string_view Column(sqlite3_stmt* row, int column) {
   const void* bytes = sqlite3_column_blob(row, column);
@@ -195,13 +189,7 @@ absl::StatusOr<std::vector<core::Record>> ReadAllRows(sqlite3* db, const std::st
 
 absl::Status CheckFileSystem(int fd, const std::string& path) {
   struct statfs info = {};
-  if (fstatfs(fd, &info) != 0) return absl::OkStatus();
-  const auto type = static_cast<long>(info.f_type) & 0xffffffffL;
-  const bool is_remote = type == NFS_SUPER_MAGIC || type == SMB_SUPER_MAGIC || type == kSmb2Magic ||
-                         type == kCifsMagic || type == kLustreMagic || type == kGpfsMagic ||
-                         type == kFuseMagic || type == V9FS_MAGIC || type == AFS_SUPER_MAGIC ||
-                         type == CEPH_SUPER_MAGIC;
-  if (!is_remote) return absl::OkStatus();
+  if (fstatfs(fd, &info) != 0 || !IsRemoteFileSystem(info.f_type)) return absl::OkStatus();
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
