@@ -187,7 +187,6 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
   }
   if (const auto master = json.find("master"); master != json.end()) {
     place.master_addr = JsonText(*master, "addr");
-    place.http_addr = JsonText(*master, "http");
     place.is_joined = !JsonBool(json, "has_master", true);
     place.master_pid = PidAt(*master, "pid");
     place.master_start = start_of(*master);

@@ -27,7 +27,6 @@ struct JobPlace {
   std::string cwd;
   std::vector<std::string> argv;
   std::string master_addr;
-  std::string http_addr;
   int master_pid = 0;
   uint64_t master_start = 0;  // its start time in ticks since boot; 0 = not told
   int launcher_pid = 0;
