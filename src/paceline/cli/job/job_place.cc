@@ -31,8 +31,8 @@ constexpr Flag kJobFlags[] = {
     {.dest = "job",
      .spellings = {"--job", "--run-dir"},
      .metavar = "ID|DIR",
-     .help = "which job: its id, name or run directory; by default the running one, and if "
-             "several run, that of this directory"},
+     .help = "which job: its id or how that begins, its name or run directory; by default the "
+             "running one, and if several run, that of this directory"},
     {.dest = "on",
      .spellings = {"--on"},
      .metavar = "PLACE",
