@@ -354,8 +354,9 @@ class LeasedLoader:
         self._open.world_size = progress.world_size()
         # Each start has its own generation, so that each may rewind to its checkpoint.
         self._open.generation = progress.generation() or launch.start_number()
-        # Higher in every new process of this rank: the world's number, which counts on over a
-        # job's masters, then milliseconds. The generation with its term would not fit in 64 bits.
+        # An incarnation has to be higher in every new process of this rank. It is made of the
+        # world's number, which never restarts within a job, and of milliseconds. The generation
+        # also has the master's term above that number; with the term 64 bits would not do.
         world = self._open.generation & _WORLDS_MAX
         self._open.incarnation = world << 42 | int(time.time() * 1000)
         self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)

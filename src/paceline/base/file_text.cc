@@ -47,7 +47,7 @@ absl::Status SyncFolderOf(const std::string& path) {
   const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot open ", folder));
-  // EINVAL: a file system that has no such call for folders.
+  // Some file systems cannot sync a folder, and answer EINVAL. There is nothing more to do there.
   if (::fsync(fd.get()) == 0 || errno == EINVAL) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, Concat("cannot sync ", folder));
 }

@@ -57,8 +57,8 @@ uint64_t MostMemory(const Scene& scene) {
 // A number of devices with which a plan fits; 0 if kFactorMax times as many are too few. First the
 // number is doubled until a plan fits. Then at most kCountsTried numbers, spread evenly over the
 // last range, are tried from the smallest one, and the search goes on between the first of them
-// that fits and the one before it. A bisection could miss smaller numbers: a larger number need not
-// fit where a smaller one does, because some numbers can be divided in fewer ways.
+// that fits and the one before it. A bisection would be wrong here: it takes for granted that a
+// plan for fewer devices fits on more, but a number with fewer divisors may have no plan that fits.
 uint32_t CountThatFits(const ModelSummary& model, const Cluster& cluster,
                        const PlanWishes& wishes) {
   const auto fits = [&](uint64_t devices) {

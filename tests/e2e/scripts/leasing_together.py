@@ -7,19 +7,7 @@ from pathlib import Path
 import paceline.torch as pl
 import torch
 import torch.distributed as dist
-
-
-class Numbers(torch.utils.data.Dataset[int]):
-    def __init__(self, count: int, bad: int) -> None:
-        self.count, self.bad = count, bad
-
-    def __len__(self) -> int:
-        return self.count
-
-    def __getitem__(self, index: int) -> int:
-        if index == self.bad:
-            raise ValueError(f"record {index} is broken")
-        return index
+from leasing import Records
 
 
 def main() -> None:
@@ -33,7 +21,7 @@ def main() -> None:
     given = parser.parse_args()
     dist.init_process_group("gloo")
     loader = pl.LeasedLoader(
-        pl.ElasticDataset(Numbers(given.samples, given.bad), seed=7), name="train", batch_size=4,
+        pl.ElasticDataset(Records(given.samples, given.bad), seed=7), name="train", batch_size=4,
         lease=16, resume="checkpoint", num_workers=given.workers, bad_samples="skip")
     state = {"counts": torch.zeros(given.samples), "data": loader}
     ckpt = pl.Checkpointer(str(given.checkpoint))

@@ -11,8 +11,9 @@
 // It holds the newest few steps, outlives agents and reboots, and is removed at the end of the job.
 // Files of other jobs are ignored.
 //
-// Two threads write: one writes images and sends them, the other fetches files. Neither removes the
-// folder that the other uses. The loop's thread reads; files that it reads are replaced by rename.
+// The worker's thread writes images and sends them; the reader's thread fetches files. To make
+// room, neither of them removes a folder that the other one uses. The loop's thread only reads:
+// each file that it reads is replaced by rename, so it never sees half of one.
 
 #include <cstdint>
 #include <memory>
@@ -64,7 +65,7 @@ class LocalTier {
   void RemoveAll();
 
  private:
-  // While this object exists, MakeRoom keeps the folder.
+  // As long as such an object exists, MakeRoom does not remove the folder of that name.
   class Use {
    public:
     Use(LocalTier* tier, const std::string& name);

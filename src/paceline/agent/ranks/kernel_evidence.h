@@ -21,9 +21,11 @@ class KernelEvidence {
 
   // True if this cgroup killed a process since the last call (or construction).
   bool TookOomKill();
-  // The newest kernel line with this pid since construction, without its prefix. Its lines are
-  // forgotten, because the pid may be reused. Empty if there is none or the log cannot be read (in
-  // a container, pids differ from the kernel's).
+  // The newest line of the kernel's log with this pid since construction, without its prefix. A
+  // second call does not find that line again: the kernel may have given the pid to another
+  // process.
+  // "" if there is no such line or the log cannot be read. In a container no line is found, because
+  // the kernel's log has other pids.
   std::string LineAbout(pid_t pid);
 
  private:

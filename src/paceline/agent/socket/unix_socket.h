@@ -17,9 +17,9 @@ namespace paceline::agent {
 // INVALID_ARGUMENT: the path is too long for a socket. INTERNAL.
 absl::StatusOr<Fd> ListenAt(const std::string& path);
 
-// Call it after accept failed with `error`. Without a free descriptor, the connection stays in the
-// queue and the loop would try again at once. So the loop does not watch `listening` for a moment.
-// Cancel `timer` before closing `listening`.
+// Call it after accept failed with `error`. If the process has no free descriptor, the connection
+// stays in the kernel's queue, and the loop would find `listening` ready again at once, for ever.
+// So the loop does not watch `listening` for 20 ms. Cancel `timer` before closing `listening`.
 void PauseAccepting(Reactor& reactor, int listening, int error, Reactor::TimerId* timer);
 
 // The connected process, if it belongs to this user.

@@ -172,7 +172,7 @@ TEST_F(WishTest, ALostNodeIsWishedForInItsNextIncarnation) {
   EXPECT_TRUE(refused_.empty());
 }
 
-// The host died with an open connection, and the platform has told of it first.
+// The platform reports the death of the node's host before its TCP connection breaks.
 TEST_F(WishTest, ANextIncarnationCountsBeforeTheFormerConnectionEnds) {
   Register(0, 0);
   Gone(0, 0);

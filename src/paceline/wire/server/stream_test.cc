@@ -54,9 +54,7 @@ TEST_F(StreamTest, ARefusalIsHeardAndIsFinal) {
   Serve();
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  agent->Send(Register{TestReport("node0")});
-  const auto said = heard_.Next<AgentSaid>();
+  const auto said = RegisterOnce(agent.get(), &agent_heard);
   ASSERT_TRUE(said);
   const Refusal refusal{"PL-E036", "what", "why", "fix"};
   server_->Send(said->connection, refusal);
@@ -68,9 +66,7 @@ TEST_F(StreamTest, OnlyTheLastUnsentAssignmentIsKept) {
   Serve();
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  agent->Send(Register{TestReport("node0")});
-  const auto said = heard_.Next<AgentSaid>();
+  const auto said = RegisterOnce(agent.get(), &agent_heard);
   ASSERT_TRUE(said);
   for (uint32_t i = 1; i <= 1000; ++i) {
     server_->Send(said->connection, Assignment{.generation = Generation(i)});
@@ -88,9 +84,7 @@ TEST_F(StreamTest, AQuestionOfAPersonAndOneOfTheMasterAreBothSent) {
   Serve();
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = Agent(&agent_heard);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  agent->Send(Register{TestReport("node0")});
-  const auto said = heard_.Next<AgentSaid>();
+  const auto said = RegisterOnce(agent.get(), &agent_heard);
   ASSERT_TRUE(said);
   // The assignments occupy the stream, so the questions wait beside each other.
   for (uint32_t i = 1; i <= 1000; ++i) {
