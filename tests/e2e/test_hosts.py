@@ -221,14 +221,20 @@ def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:
     assert "has ended with exit code 143" in why.stderr and ENDPOINT in why.stderr, why.stderr
 
 
-def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
+def train_through_a_relay(hosts: list[Host]) -> None:
     """host0 does not answer host2 itself: its certificate, its agent's stream and its launcher's
-    all go through host1. A relay that dies is no lost node for the job's other hosts for long."""
+    all go through host1."""
     first, second, third = hosts
     ip(f"-n {first.space} route add blackhole {address(third.index)}/32")
     flags = ["--nnodes", "2:3", "--grow", "now", "--relays", f"{second.name}:29401"]
     start(hosts, *flags)
     until_training(first, 3, beyond=3)
+
+
+def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
+    """A relay that dies is no lost node for the job's other hosts for long."""
+    first, second, third = hosts
+    train_through_a_relay(hosts)
     assert first.job.card["relay"] == "" and third.job.card["relay"] == ""
     assert second.job.card["relay"] == f"{second.name}:29401"
 
@@ -239,6 +245,20 @@ def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
                "host1 has a new agent, and with it a new relay")
     until_training(first, 3, beyond=before + 10)
     assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
+    assert [host.job.wait() for host in hosts] == [143, 143, 143], third.job.stderr
+
+
+def test_a_relay_stays_until_the_hosts_behind_it_know_of_the_end(hosts: list[Host]) -> None:
+    """The relay's host has ended its own ranks long before host2, which has no other way."""
+    first, second, third = hosts
+    train_through_a_relay(hosts)
+    rank = until_training(first, 3)[second.name]["pid"]
+    slow = third.job.agent_pid(third.name)
+    os.kill(slow, signal.SIGSTOP)
+    assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
+    eventually(lambda: not Path(f"/proc/{rank}").exists(), "the relay's host has ended its rank")
+    time.sleep(2)  # an agent that would leave at once has left
+    os.kill(slow, signal.SIGCONT)
     assert [host.job.wait() for host in hosts] == [143, 143, 143], third.job.stderr
 
 

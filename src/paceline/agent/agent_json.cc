@@ -17,7 +17,7 @@ nlohmann::json ReadJson(const std::string& path) {
 }
 
 void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, uint32_t restart_count,
-                   bool has_left) {
+                   Leave leave) {
   const nlohmann::json text = {{"schema", "paceline.agent/1"},
                                {"pid", ::getpid()},
                                {"start_time", StartTimeOf(::getpid())},
@@ -30,7 +30,8 @@ void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, uint3
                                {"checkpoints", progress.checkpoints},
                                {"rescued", progress.rescued},
                                {"gloo_interface", setup.gloo_interface},
-                               {"has_left", has_left}};
+                               {"has_left", leave.has_left},
+                               {"job_over", leave.is_job_over}};
   const absl::Status saved = ReplaceFile(setup.files.AgentJson(), PrintJson(text), 0600);
   if (!saved.ok()) LogWarning("agent_json", {{"why", saved}});
 }
@@ -42,10 +43,10 @@ std::string PagePathIn(const std::string& run_dir, const std::string& node) {
   return path.empty() ? files.PageInRunDir() : path;
 }
 
-bool HasLeft(const AgentFiles& files, pid_t pid) {
+Leave LeaveOf(const AgentFiles& files, pid_t pid) {
   const nlohmann::json text = ReadJson(files.AgentJson());
-  return text.is_object() && JsonInt<pid_t>(text, "pid") == pid &&
-         JsonBool(text, "has_left", false);
+  if (!text.is_object() || JsonInt<pid_t>(text, "pid") != pid) return {};
+  return {JsonBool(text, "has_left", false), JsonBool(text, "job_over", false)};
 }
 
 core::MasterRefused RefusedBy(const wire::Refusal& refusal, Duration stop_grace) {

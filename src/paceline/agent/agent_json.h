@@ -27,14 +27,19 @@ struct AgentProgress {
   std::string rescued;      // the checkpoint with which a rescue has ended the job; "": none
   bool operator==(const AgentProgress&) const = default;
 };
-// Writes agent.json: the agent of this node and its progress. `has_left`: it was told to leave and
-// is about to exit. `restart_count` of the last completed assignment.
+// Whether an agent exits because it was told to.
+struct Leave {
+  bool has_left = false;
+  bool is_job_over = false;  // the whole job ends, not only this node
+};
+// Writes agent.json: the agent of this node and its progress. `restart_count` of the last completed
+// assignment.
 void SaveAgentJson(const AgentSetup& setup, const AgentProgress& progress, uint32_t restart_count,
-                   bool has_left);
+                   Leave leave);
 // The path of a node's progress page, from its agent.json.
 std::string PagePathIn(const std::string& run_dir, const std::string& node);
-// Whether the agent with this pid left because it was told to.
-bool HasLeft(const AgentFiles& files, pid_t pid);
+// How the agent with this pid left.
+Leave LeaveOf(const AgentFiles& files, pid_t pid);
 
 // The event for an agent that was refused for good. Its ranks are ended if another node has their
 // place, or their job is gone.

@@ -50,9 +50,9 @@ class AgentLoop {
 
   absl::Status Begin();
   int Run();
+  bool is_job_over() const { return leave_.is_job_over; }
 
  private:
-  // Gives an event to the machine.
   void Feed(const core::AgentEvent& event);
   void FindRanks(bool with_ended);
   void OnStream(wire::AgentStreamEvent event);
@@ -125,7 +125,7 @@ class AgentLoop {
   bool is_linked_ = false;
   core::StopAsks stop_asks_;
   bool has_ended_ = false;  // the machine has said that the agent must exit
-  bool has_left_ = false;   // it was told to leave
+  Leave leave_;             // set when it exits
   MasterBond bond_;
   PlanDesk plan_{[this](const PlanNote& note) { Tell(note); }};
   AgentProgress saved_;  // in agent.json
@@ -431,8 +431,6 @@ void AgentLoop::Do(const core::SignalRank& action) {
   ranks_.Signal(action.local_rank, action.pid, action.signal);
 }
 
-void AgentLoop::Do(const core::ReleaseStorePort&) { store_port_.Release(); }
-
 void AgentLoop::Do(const core::HoldStorePort&) {
   const absl::Status held = store_port_.Hold();
   if (!held.ok()) LogError("store_port", {{"why", held}});
@@ -445,6 +443,8 @@ void AgentLoop::Do(const core::ReportRankExit& action) {
   Tell(wire::RankEnd{action.rank});
 }
 
+void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
+void AgentLoop::Do(const core::ReleaseStorePort&) { store_port_.Release(); }
 void AgentLoop::Do(const core::ReportNow&) { SendHeartbeat(); }
 void AgentLoop::Do(const core::TellLeaving& action) { Tell(wire::Leaving{action.why}); }
 
@@ -461,7 +461,8 @@ void AgentLoop::MayExit() {
   if (station_->is_over()) station_->CleanUp();
   ranks_.TendLogs();  // of ranks that ended between two trims
   // False if the agent was refused, or was without a master for too long.
-  has_left_ = machine_.assignment().kind == Assignment::Kind::kLeave;
+  const Assignment& last = machine_.assignment();
+  leave_ = {last.kind == Assignment::Kind::kLeave, last.is_over};
   saved_.rescued = station_->rescued();
   SaveJson();
   starter_.Bye();
@@ -469,10 +470,8 @@ void AgentLoop::MayExit() {
   reactor_->Stop();
 }
 
-void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
-
 void AgentLoop::SaveJson() {
-  SaveAgentJson(setup_, saved_, machine_.assignment().restart_count, has_left_);
+  SaveAgentJson(setup_, saved_, machine_.assignment().restart_count, leave_);
 }
 
 void AgentLoop::NoteCarriedOut() {
@@ -493,7 +492,9 @@ absl::StatusOr<int> RunAgent(const AgentOptions& options) {
   const std::unique_ptr<wire::Relay> relay = StartRelay(setup);
   AgentLoop loop(std::move(setup), std::move(reactor), std::move(page));
   RETURN_IF_ERROR(loop.Begin());
-  return loop.Run();
+  const int exit_code = loop.Run();
+  if (relay != nullptr && loop.is_job_over()) relay->WaitUntilIdle();
+  return exit_code;
 }
 
 }  // namespace paceline::agent

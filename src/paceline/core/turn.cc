@@ -83,6 +83,7 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
   const Duration stop_grace = state.spec.timers.stop_grace;
   if (over || left) {
     assignment.kind = Assignment::Kind::kLeave;
+    assignment.is_over = over;
     assignment.grace = over ? state.stop_grace : std::min(stop_grace, TimeLeft(*known));
     assignment.signal = over ? state.stop_signal : 0;
     assignment.exit_code = over ? state.exit_code : ExitCodeOf(*known);

@@ -107,9 +107,7 @@ void EventLoop::Run() {
     stack_desk_.PassTime(now);
     Instant deadline = std::min(job_.NextDeadline(), stack_desk_.deadline());
     if (successor_.has_value()) deadline = std::min(deadline, successor_->NextDeadline());
-    if (over_at_.has_value()) {
-      deadline = std::min(deadline, *over_at_ + job_.state().spec.timers.finish_linger);
-    }
+    if (over_at_.has_value()) deadline = std::min(deadline, EndOfGoodbye());
     if (executor_.HasOperator()) deadline = std::min(deadline, summary_.next_at());
     const Duration wait = deadline.is_max() ? Duration::Infinite() : deadline - now;
     for (const MasterEvent& event : queue_->Take(std::max(wait, Duration()))) Handle(event);
@@ -134,7 +132,12 @@ bool EventLoop::IsOver(Instant now) {
   }
   const bool has_told_all = executor_.has_told_end() && registered_.empty() &&
                             executor_.supervisors() == 0 && watchers_.empty();
-  return has_told_all || now >= *over_at_ + job_.state().spec.timers.finish_linger;
+  return now >= (has_told_all ? executor_.may_come_back_until() : EndOfGoodbye());
+}
+
+Instant EventLoop::EndOfGoodbye() const {
+  return std::max(*over_at_ + job_.state().spec.timers.finish_linger,
+                  executor_.may_come_back_until());
 }
 
 void EventLoop::Handle(const MasterEvent& event) {

@@ -80,6 +80,7 @@ class EventLoop {
   void ServeWatcher(wire::WatchId id, Watcher* watcher);
   void ServeWatchers();
   bool IsOver(Instant now);
+  Instant EndOfGoodbye() const;  // after the job's end
   wire::JobStatus Status() const;
   void TellSummary(Instant now);
 

@@ -5,6 +5,12 @@
 #include <variant>
 
 namespace paceline::master {
+namespace {
+
+// A launcher tries its relays in turn, then the master, with pauses of at most a second.
+constexpr Duration kComesBackWithin = Duration::Seconds(5);
+
+}  // namespace
 
 void Executor::SetWelcome(const JobSpec& spec, Duration heartbeat_interval) {
   welcome_.spec = spec;
@@ -69,6 +75,19 @@ void Executor::Attach(wire::SupervisorId supervisor, bool is_operator) {
   if (ended_.has_value()) TellEnd(supervisor);
   supervisors_.insert(supervisor);
   if (is_operator) operators_.insert(supervisor);
+  if (broken_ > 0) --broken_;
+}
+
+void Executor::Detach(wire::SupervisorId supervisor, Instant now) {
+  supervisors_.erase(supervisor);
+  operators_.erase(supervisor);
+  if (ended_.has_value()) return;
+  ++broken_;
+  broken_at_ = now;
+}
+
+Instant Executor::may_come_back_until() const {
+  return broken_ > 0 ? broken_at_ + kComesBackWithin : Instant();
 }
 
 void Executor::Tell(const wire::Summary& summary) const {

@@ -61,10 +61,7 @@ class Executor {
   size_t connections() const { return node_of_.size(); }
 
   void Attach(wire::SupervisorId supervisor, bool is_operator = false);
-  void Detach(wire::SupervisorId supervisor) {
-    supervisors_.erase(supervisor);
-    operators_.erase(supervisor);
-  }
+  void Detach(wire::SupervisorId supervisor, Instant now);
   bool HasOperator() const { return !operators_.empty(); }
   void Tell(const wire::Summary& summary) const;  // to operators
   size_t supervisors() const { return supervisors_.size(); }
@@ -74,6 +71,9 @@ class Executor {
   // True if a launcher was told of the end. One that is still connecting could not learn it
   // otherwise.
   bool has_told_end() const { return has_told_end_; }
+  // Until then a launcher may come whose stream broke shortly before the end. It connects again
+  // within a second or two, by another route if its relay has gone. In the past: none is missed.
+  Instant may_come_back_until() const;
 
  private:
   struct Waiting {
@@ -102,6 +102,8 @@ class Executor {
   std::optional<Wish> wish_;
   std::optional<wire::JobEnded> ended_;
   bool has_told_end_ = false;
+  uint32_t broken_ = 0;  // streams of launchers that broke before the end, less those opened since
+  Instant broken_at_;    // the last of them
 };
 
 }  // namespace paceline::master

@@ -94,5 +94,20 @@ TEST(Executor, AnEndThatNoLauncherHasHeardIsNotTold) {
   EXPECT_TRUE(executor.has_told_end());
 }
 
+TEST(Executor, ALauncherWhoseStreamBrokeBeforeTheEndIsAwaited) {
+  List list;
+  Executor executor(&list);
+  const Instant now = Instant() + Duration::Seconds(100);
+  executor.Attach(wire::SupervisorId(1));
+  EXPECT_LE(executor.may_come_back_until(), now);
+  executor.Detach(wire::SupervisorId(1), now);
+  EXPECT_GT(executor.may_come_back_until(), now);
+  executor.Add(RecordSeq(), core::FinishJob{4, "done"});
+  executor.Attach(wire::SupervisorId(2));
+  EXPECT_LE(executor.may_come_back_until(), now);
+  executor.Detach(wire::SupervisorId(2), now);
+  EXPECT_LE(executor.may_come_back_until(), now) << "it had been told of the end";
+}
+
 }  // namespace
 }  // namespace paceline::master

@@ -67,7 +67,8 @@ struct Assignment {
   Duration grace;
   int signal = 0;  // first signal for ranks in their grace; 0: SIGTERM
   int exit_code = 0;
-  std::string reason;  // the decision's sentence
+  bool is_over = false;  // kLeave: the whole job ends, not only this node
+  std::string reason;    // the decision's sentence
   bool operator==(const Assignment&) const = default;
 };
 

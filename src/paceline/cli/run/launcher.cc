@@ -313,21 +313,26 @@ void Launcher::OnAgentEnded(const std::string& node, int status) {
     }
   } else {
     const agent::AgentFiles files{options_.platform.run_dir, node};
-    Feed(core::AgentExited{
-        .node = node,
-        .by_itself = WIFEXITED(status),
-        .code = code,
-        .was_killed = WasKilled(status),
-        .has_left = WIFEXITED(status) && agent::HasLeft(files, agents_[node].last_pid)});
+    const agent::Leave leave =
+        WIFEXITED(status) ? agent::LeaveOf(files, agents_[node].last_pid) : agent::Leave{};
+    Feed(core::AgentExited{.node = node,
+                           .by_itself = WIFEXITED(status),
+                           .code = code,
+                           .was_killed = WasKilled(status),
+                           .has_left = leave.has_left,
+                           .is_job_over = leave.is_job_over});
   }
   FinishWhenQuiet();
 }
 
 void Launcher::OnSupervisor(wire::SupervisorEvent event) {
   if (std::holds_alternative<wire::SupervisorOpened>(event)) {
+    Feed(core::LauncherLinked{true});
     TellServing();
     TellDeadNodes();
     TellNotice();
+  } else if (std::holds_alternative<wire::SupervisorBroken>(event)) {
+    Feed(core::LauncherLinked{false});
   } else if (const auto* wish = std::get_if<Wish>(&event)) {
     OnWish(*wish);
   } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {

@@ -40,6 +40,8 @@ std::vector<KeeperAction> Keeper::Step(Instant now, const KeeperEvent& event) {
     }
   } else if (const auto* agent = std::get_if<AgentExited>(&event)) {
     OnAgentExited(now, *agent, &actions);
+  } else if (const auto* link = std::get_if<LauncherLinked>(&event)) {
+    is_linked_ = link->is_linked;
   } else if (const auto* counted = std::get_if<RanksCounted>(&event)) {
     OnRanksCounted(now, *counted, &actions);
   } else if (const auto* wanted = std::get_if<NodeWanted>(&event)) {
@@ -111,6 +113,7 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     // The agent exits with the job's code, whatever that would mean as an agent's own.
     agent.state = Child::State::kDown;
     agent.due = now + kEndPatience;
+    if (event.is_job_over) agent.job_end = event.code;
     return;
   }
   const bool is_final =
@@ -184,12 +187,21 @@ void Keeper::OnTime(Instant now, Actions* actions) {
     agent.due = Instant::Max();
     if (agent.state == Child::State::kJudged) {
       actions->push_back(CountRanks{node});
+    } else if (HasMissedTheEnd(agent)) {
+      agent.state = Child::State::kDone;
+      if (!AllAgentsDone()) continue;
+      actions->push_back(GiveUp{*agent.job_end, "the job's master ended it and has gone"});
     } else {
       agent.begun = now;
       agent.started = agent.wanted;
       actions->push_back(StartAgent{node, agent.started});
     }
   }
+}
+
+// No later master would let the job go on, because the end is recorded before it is ordered.
+bool Keeper::HasMissedTheEnd(const Child& agent) const {
+  return agent.job_end.has_value() && !is_linked_ && !plan_.has_master;
 }
 
 Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) const {

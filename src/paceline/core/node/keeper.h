@@ -10,7 +10,9 @@
 //   dead until the master wishes for its next incarnation. Any other node is restarted by its
 //   launcher, and the master decides whether it takes part.
 // - An idle agent, without ranks, is simply restarted.
-// - An agent that left by order is restarted only if the end of the job does not come, to ask.
+// - An agent that left by order is restarted only if the end of the job does not come, to ask. On a
+//   host without the master, a job whose end was ordered has ended if its master cannot be reached
+//   any more: the exit code is the one that came with the order.
 // - Children that repeatedly die at once are restarted with a doubling delay. A child that had
 //   come up and was killed from outside is not one of them.
 // - A master that exits with 0 is not restarted: the job has ended, and its journal says how.
@@ -46,7 +48,12 @@ struct AgentExited {
   bool by_itself = false;
   int code = 0;
   bool was_killed = false;
-  bool has_left = false;  // left by order, its ranks have ended
+  bool has_left = false;     // left by order, its ranks have ended
+  bool is_job_over = false;  // that order came because the whole job ends
+};
+// The launcher's own stream to the master.
+struct LauncherLinked {
+  bool is_linked = false;
 };
 // The answer to CountRanks.
 struct RanksCounted {
@@ -62,8 +69,9 @@ struct NodeWanted {
 struct JobEnded {};  // all later exits are intended
 struct KeeperTimePassed {};
 
-using KeeperEvent = std::variant<KeepStarted, MasterUp, MasterExited, AgentUp, AgentExited,
-                                 RanksCounted, NodeWanted, JobEnded, KeeperTimePassed>;
+using KeeperEvent =
+    std::variant<KeepStarted, MasterUp, MasterExited, AgentUp, AgentExited, LauncherLinked,
+                 RanksCounted, NodeWanted, JobEnded, KeeperTimePassed>;
 
 // ---- what to do ----
 struct StartMaster {};
@@ -116,6 +124,7 @@ class Keeper {
     uint32_t deaths_at_once = 0;   // consecutive deaths soon after the start
     uint32_t wanted = 0;           // incarnation that the master wants
     uint32_t started = 0;          // incarnation that was started last
+    std::optional<int> job_end;    // the exit code with which the agent left at the job's end
   };
   using Actions = std::vector<KeeperAction>;
 
@@ -126,6 +135,7 @@ class Keeper {
   void OnAgentExited(Instant now, const AgentExited& event, Actions* actions);
   void OnRanksCounted(Instant now, const RanksCounted& event, Actions* actions);
   void OnTime(Instant now, Actions* actions);
+  bool HasMissedTheEnd(const Child& agent) const;
   Duration DelayAfterDeath(Instant now, bool was_killed, Child* child) const;
   bool AllAgentsDone() const;
 
@@ -133,6 +143,7 @@ class Keeper {
   bool agents_begun_ = false;
   Child master_;
   std::map<std::string, Child> agents_;
+  bool is_linked_ = false;
   bool has_ended_ = false;
 };
 

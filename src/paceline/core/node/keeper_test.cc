@@ -144,6 +144,27 @@ TEST_F(KeeperTest, AnAgentThatLeftAsItWasToldIsNotMissedAndAsksAgainIfNoEndComes
   EXPECT_TRUE(keeper.NextDeadline().is_max());
 }
 
+TEST_F(KeeperTest, AHostThatMissesTheEndOfItsJobEndsWithTheOrderedExitCode) {
+  const auto left = [](const char* node) {
+    return AgentExited{
+        .node = node, .by_itself = true, .code = 143, .has_left = true, .is_job_over = true};
+  };
+  for (const bool is_linked : {false, true}) {
+    for (const bool has_master : {false, true}) {
+      plan_.has_master = has_master;
+      Keeper keeper = Started(plan_);
+      keeper.Step(At(1000), LauncherLinked{is_linked});
+      keeper.Step(At(9000), left("a"));
+      keeper.Step(At(9010), left("b"));
+      EXPECT_EQ(Names(keeper.Step(At(39'000), KeeperTimePassed{})),
+                is_linked || has_master ? "agent:a " : "");
+      const auto actions = keeper.Step(At(39'010), KeeperTimePassed{});
+      EXPECT_EQ(Names(actions), is_linked || has_master ? "agent:b " : "give-up ");
+      if (Names(actions) == "give-up ") EXPECT_EQ(std::get<GiveUp>(actions[0]).exit_code, 143);
+    }
+  }
+}
+
 TEST_F(KeeperTest, ANodeThatIsTakenOutIsNotStartedAgain) {
   const auto out = [](const char* node) {
     return AgentExited{.node = node, .by_itself = true, .code = kExitFenced, .has_left = true};

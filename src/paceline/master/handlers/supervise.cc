@@ -58,7 +58,7 @@ void Handlers::Said(const wire::Notice& notice) const {
 }
 
 void Handlers::operator()(const wire::SupervisorDetached& detached) const {
-  loop.executor_.Detach(detached.supervisor);
+  loop.executor_.Detach(detached.supervisor, loop.clock_.Now());
 }
 
 }  // namespace paceline::master

@@ -111,6 +111,7 @@ class Draw {
             .solo_last = Generation(Big()),
             .grace = Time(),
             .exit_code = static_cast<int>(Small()),
+            .is_over = Flag(),
             .reason = Text()};
   }
   NodeReport Node() {

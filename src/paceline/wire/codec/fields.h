@@ -46,7 +46,7 @@
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
   F(rank_count) F(world_size) F(restart_count) F(fresh_starter) F(solo_first) F(solo_last) \
-  F(grace) F(exit_code) F(reason) F(signal)
+  F(grace) F(exit_code) F(reason) F(signal) F(is_over)
 #define PACELINE_REFUSAL(F) F(code) F(what) F(why) F(fix) F(retry)
 
 #define PACELINE_SEAT(F) F(node) F(first_rank) F(rank_count)

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <mutex>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,34 @@ ServerCredentials ServingAs(const Credentials& own) {
           .key_pem = own.key_pem};
 }
 
+// Counts the calls of a relay, from any thread.
+class CallCount {
+ public:
+  uint32_t all() const { return all_; }
+  void Begin() { ++all_; }
+  // The master has accepted the call.
+  void Open() {
+    const std::lock_guard lock(mutex_);
+    ++open_;
+  }
+  void End(bool was_open) {
+    --all_;
+    if (!was_open) return;
+    const std::lock_guard lock(mutex_);
+    if (--open_ == 0) none_open_.notify_all();
+  }
+  void WaitUntilNoneIsOpen() {
+    std::unique_lock lock(mutex_);
+    none_open_.wait(lock, [this] { return open_ == 0; });
+  }
+
+ private:
+  std::atomic<uint32_t> all_ = 0;
+  std::mutex mutex_;
+  std::condition_variable none_open_;
+  uint32_t open_ = 0;  // guarded
+};
+
 // One relayed call. At most one message is in flight in each direction, so a slow reader slows its
 // writer, and nothing is queued here.
 //
@@ -43,9 +72,9 @@ ServerCredentials ServingAs(const Credentials& own) {
 class RelayedCall {
  public:
   RelayedCall(grpc::GenericCallbackServerContext* context, grpc::GenericStub* stub,
-              std::shared_ptr<std::atomic<uint32_t>> count)
+              std::shared_ptr<CallCount> count)
       : count_(std::move(count)), down_(this), up_(this) {
-    count_->fetch_add(1);
+    count_->Begin();
     const auto authorization = context->client_metadata().find("authorization");
     up_context_.AddMetadata("authorization",
                             {authorization->second.data(), authorization->second.size()});
@@ -102,6 +131,7 @@ class RelayedCall {
   void MasterOpened(bool ok) {
     if (ok) {
       is_open_ = true;
+      count_->Open();
       patience_.Cancel();
       down_.StartSendInitialMetadata();
     }
@@ -142,11 +172,11 @@ class RelayedCall {
   // Parts: Down, Up and the alarm.
   void Release() {
     if (parts_left_.fetch_sub(1) > 1) return;
-    count_->fetch_sub(1);
+    count_->End(is_open_);
     delete this;
   }
 
-  const std::shared_ptr<std::atomic<uint32_t>> count_;  // owners: the service, each call of it
+  const std::shared_ptr<CallCount> count_;  // owners: the service, each call of it
   std::atomic<int> parts_left_ = 3;
   std::atomic<bool> is_open_ = false;
   grpc::ClientContext up_context_;
@@ -185,6 +215,7 @@ class Relay::Service final : public grpc::CallbackGenericService {
   }
 
   int port() const { return server_->port(); }
+  void WaitUntilIdle() { calls_->WaitUntilNoneIsOpen(); }
 
  private:
   grpc::ServerGenericBidiReactor* CreateReactor(
@@ -192,7 +223,7 @@ class Relay::Service final : public grpc::CallbackGenericService {
     // A host that enrolls has no certificate yet. The master checks its token as well.
     grpc::Status status =
         context->method() == kEnroll ? guard_.CheckToken(*context) : guard_.Check(*context);
-    if (status.ok() && *calls_ >= options_.calls_max) {
+    if (status.ok() && calls_->all() >= options_.calls_max) {
       status = {grpc::StatusCode::RESOURCE_EXHAUSTED, "this relay has no room"};
     }
     if (!status.ok()) return new DeniedCall(status);
@@ -205,9 +236,9 @@ class Relay::Service final : public grpc::CallbackGenericService {
   const ServerCredentials serving_;
   const Guard guard_;
   grpc::GenericStub stub_;
-  const std::shared_ptr<std::atomic<uint32_t>> calls_ =
-      std::make_shared<std::atomic<uint32_t>>(0);  // owners: this, each call
-  std::unique_ptr<JobServer> server_;              // last: its callees must outlive it
+  // Owners: this, each call.
+  const std::shared_ptr<CallCount> calls_ = std::make_shared<CallCount>();
+  std::unique_ptr<JobServer> server_;  // last: its callees must outlive it
 };
 
 Relay::Relay(std::unique_ptr<Service> service) : service_(std::move(service)) {}
@@ -218,6 +249,8 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(RelayOptions options) {
   RETURN_IF_ERROR(service->Start());
   return std::unique_ptr<Relay>(new Relay(std::move(service)));
 }
+
+void Relay::WaitUntilIdle() { service_->WaitUntilIdle(); }
 
 uint32_t Relay::port() const { return static_cast<uint32_t>(service_->port()); }
 

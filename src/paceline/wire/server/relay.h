@@ -4,6 +4,8 @@
 // for one socket each at the master. All calls of a relay share one connection to the master: for
 // gRPC a connection costs far more than a call (ADR 7).
 //
+// At the end of a job it stays until its callers know of the end: they may have no other route.
+//
 // A relay requires the same token and certificates as the master, and tells the master in a header
 // which nodes the caller's certificate names. It has no state: if it dies, its calls break and
 // their callers use another route (route.h).
@@ -40,6 +42,9 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   uint32_t port() const;
+  // Returns when no call is open between a caller and the master. At the end of a job each caller
+  // closes its calls when it has heard of the end, and the master breaks the others as it exits.
+  void WaitUntilIdle();
 
  private:
   class Service;

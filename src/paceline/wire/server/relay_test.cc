@@ -2,6 +2,7 @@
 
 #include "paceline/wire/server/relay.h"
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <thread>
@@ -178,6 +179,25 @@ TEST_F(RelayTest, ARelayWithoutAMasterGivesItsCallersBack) {
   ASSERT_TRUE(agent_heard.Next<StreamOpened>());
   ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
   EXPECT_TRUE(heard_.Next<AgentSaid>());
+}
+
+TEST_F(RelayTest, WaitsUntilItsCallersHaveClosedTheirCalls) {
+  Serve();
+  const auto relay = MakeRelay({});
+  relay->WaitUntilIdle();  // no call yet
+  Heard<AgentStreamEvent> agent_heard;
+  auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
+  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
+  std::atomic<bool> is_idle = false;
+  std::thread leaver([&] {
+    relay->WaitUntilIdle();
+    is_idle = true;
+  });
+  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
+  EXPECT_TRUE(heard_.Next<AgentSaid>()) << "its calls still pass";
+  EXPECT_FALSE(is_idle);
+  agent.reset();
+  leaver.join();
 }
 
 TEST_F(RelayTest, ATakenPortIsAnError) {
