@@ -112,6 +112,28 @@ def test_a_frozen_node_gives_its_leases_back_and_does_not_count_later(job: Job) 
     check_counted_once(job)
 
 
+def test_kills_do_not_end_a_job_whose_samples_are_acknowledged(job: Job) -> None:
+    """Acknowledged samples are progress, also where no step is told and no checkpoint saved."""
+    start(job, ["--standalone", "--nproc-per-node", "1"], "--without-steps", "--pace", "0.01")
+    for kill in range(8):
+        until_done(job, 20 * (kill + 1))
+        eventually(lambda: len(job.ranks()) == 1, "its rank runs", job=job)
+        os.kill(job.ranks()[0]["pid"], signal.SIGKILL)
+    assert job.wait() == 0, job.stderr
+    check_counted_once(job)
+    told = [event["details"].get("evidence", "") for event in job.events("progress_made")]
+    assert any("leased samples acknowledged since the last failure" in one for one in told), told
+
+
+def test_the_budget_does_not_end_the_search_for_a_poisoned_sample(job: Job) -> None:
+    """A lone rank dies on it more often than a job may fail without progress."""
+    start(job, ["--standalone", "--nproc-per-node", "1"], "--without-steps", "--samples", "300",
+          "--lease", "100", "--poison", "43")
+    assert job.wait() == 0, job.stderr
+    check_counted_once(job, 300, but=(43,))
+    assert len(job.events("rank_failed")) > 5
+
+
 def test_a_poisoned_sample_costs_that_sample(job: Job) -> None:
     start(job, NODES, "--samples", "300", "--lease", "10", "--poison", "123", "--pace", "0.001")
     assert job.wait() == 0, job.stderr

@@ -68,7 +68,7 @@ def lose_master(hosts: list[Host]) -> None:
 
 
 def restored(host: Host, out: str, rank: int) -> tuple[int, str]:
-    words = (host.job.directory / out / f"restored-{rank}").read_text().splitlines()[-1]
+    words = (host.job.directory / out / f"restored-{rank}").read_text().splitlines()[0]
     return int(words.split()[1]), words
 
 

@@ -228,10 +228,11 @@ void Refill(JobState& state, const ProgressMade& fact) {
   ForgetStreak(state);
   // A script that fails in the same way at the same step has not progressed, even if it wrote a
   // file.
-  if (!fact.evidence.empty()) return;
+  if (!fact.evidence.empty() && !fact.is_lasting) return;
   budget.step_count_max = 0;
   // A failure that returns at its old step was not overcome by the steps before it.
-  if (fact.step >= 0 && fact.step <= budget.last_failure_step + 1) return;
+  const bool is_behind = fact.step >= 0 && fact.step <= budget.last_failure_step + 1;
+  if (is_behind && !fact.is_lasting) return;
   budget.same_failure_count = 0;
   budget.same_failure_nodes.clear();
 }

@@ -9,7 +9,10 @@
 //     checkpoint holds: higher than ever before;
 //   - steps counted by the optimizer hook, which start at 0 in every attempt: more than in any
 //     failed attempt since the last progress;
-//   - no steps at all: kQuietProgress without a failure.
+//   - no steps at all: kQuietProgress without a failure;
+//   - leased samples: more are acknowledged than at the last failure. No attempt repeats them. A
+//     failure that narrows the search for a sample on which workers die counts, too. The search
+//     ends, because it counts only if some sample was acknowledged since the last one was found.
 //
 // Weaker evidence also counts as progress, because a script that saves and resumes by itself
 // reports no steps, and some scripts count their steps from 0 in each epoch:

@@ -134,6 +134,14 @@ struct StopRequested {
   int signal = 0;      // first signal for ranks; 0: SIGTERM
 };
 
+// Work on leased data since the master's start that no attempt repeats. Data sets that are rewound
+// to a checkpoint do not count.
+struct LeasedWorkDone {
+  uint64_t samples = 0;   // acknowledged or quarantined, and durable
+  uint64_t searches = 0;  // failures that narrowed the search for a bad sample
+  bool operator==(const LeasedWorkDone&) const = default;
+};
+
 // The journal cannot be written, as on a full disk: no decision takes effect.
 struct JournalStalled {};
 
@@ -146,6 +154,6 @@ struct TimePassed {};
 using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
                            RankExited, CheckpointReported, EvidenceCollected, NodeDisconnected,
                            NodeGone, NoticeCame, NodeLeaving, StopRequested, JournalStalled,
-                           JournalCaughtUp, TimePassed, PaceJudged, PlanReported>;
+                           JournalCaughtUp, TimePassed, PaceJudged, PlanReported, LeasedWorkDone>;
 
 }  // namespace paceline::core

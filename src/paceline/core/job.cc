@@ -50,6 +50,7 @@ struct Dispatcher {
   void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
   void operator()(const JournalStalled&) { turn.watch().journal_stalled_at = turn.now(); }
   void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
+  void operator()(const LeasedWorkDone& event) { turn.watch().leased_work = event; }
   void operator()(const TimePassed&) {}
   void operator()(const PaceJudged& event) { OnPaceJudged(turn, event); }
   void operator()(const PlanReported& event) { OnPlanReported(turn, event); }

@@ -255,7 +255,8 @@ struct StateFolder {
 
   void operator()(const ProgressMade& fact) {
     state.step_max = std::max(state.step_max, fact.step);
-    (fact.evidence.empty() ? state.progress_in_world : state.evidence_in_world) = true;
+    const bool is_firm = fact.evidence.empty() || fact.is_lasting;
+    (is_firm ? state.progress_in_world : state.evidence_in_world) = true;
     Refill(state, fact);
     for (auto& [index, wished] : state.wished) wished.replaced = 0;
   }

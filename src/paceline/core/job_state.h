@@ -13,6 +13,7 @@
 #include "paceline/core/checkpoint/book.h"
 #include "paceline/core/checkpoint/ledger.h"
 #include "paceline/core/detect/checks_due.h"
+#include "paceline/core/event.h"
 #include "paceline/core/record.h"
 #include "paceline/core/world/node_map.h"
 #include "paceline/core/world/rendezvous.h"
@@ -159,12 +160,13 @@ struct JobState {
   CheckpointBook checkpoints;
   bool only_stores = false;     // resumed with all done: its last step is to be brought to storage
   uint32_t finished_count = 0;  // seats of lost nodes whose ranks had exited with 0
-  bool progress_in_world = false;       // ProgressMade was recorded for this world, by its steps,
-  bool evidence_in_world = false;       // or by other evidence
-  bool has_resumed = false;             // an attempt has continued from a step of an earlier one
-  int64_t step_max = -1;                // highest known step at the last record
-  std::vector<SlowFinding> slow;        // recorded for the current world, and not over
-  std::optional<ModelDescribed> model;  // the newest
+  bool progress_in_world =
+      false;  // ProgressMade was recorded for this world, by steps or lasting work,
+  bool evidence_in_world = false;          // or by other evidence
+  bool has_resumed = false;                // an attempt has continued from a step of an earlier one
+  int64_t step_max = -1;                   // highest known step at the last record
+  std::vector<SlowFinding> slow;           // recorded for the current world, and not over
+  std::optional<ModelDescribed> model;     // the newest
   std::optional<ParallelPlanChosen> plan;  // the newest, perhaps of a world that is over
   int64_t bad_loss_step = -1;  // first step of the newest series of bad losses in the world
   std::string waiting_for;
@@ -282,6 +284,8 @@ struct Watch {
   uint32_t saved_files = 0;                  // most that a rank of the current world wrote
   Instant filed_at;                          // when a rank told that it wrote one more,
   int64_t filed_step_count = 0;              // and its steps by then
+  LeasedWorkDone leased_work;                // until now,
+  LeasedWorkDone leased_work_before;         // and until the last failure
   int64_t saved_step = -1;
   Instant saved_at;  // when a rank first reported it
   // The duration of the last restart, from the forming of the world to its first step. Before the

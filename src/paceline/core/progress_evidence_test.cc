@@ -178,6 +178,31 @@ TEST_F(ProgressEvidence, LongTrainingLivesOnThoughItsStepsBeginAnew) {
   EXPECT_NE(evidence_.find("much longer than a restart takes"), std::string::npos) << evidence_;
 }
 
+TEST_F(ProgressEvidence, SamplesThatNoAttemptRepeatsExcuseEveryFailure) {
+  LeasedWorkDone work;
+  for (int i = 0; i < 20; ++i) {
+    work.samples += 10;
+    Keep(job_.Step(now_, work));
+    Attempt({.step_count = 20}, Raised());
+  }
+  EXPECT_FALSE(IsOver()) << job_.state().final_reason;
+  EXPECT_EQ(evidence_, "10 leased samples acknowledged since the last failure");
+  for (int i = 0; i < 8 && !IsOver(); ++i) Attempt({.step_count = 20}, Raised());
+  EXPECT_TRUE(IsOver());
+}
+
+// The lease host hears of a death only after the failure was charged.
+TEST_F(ProgressEvidence, TheSearchForABadSampleIsNotEndedByTheBudget) {
+  LeasedWorkDone work{.samples = 36};
+  for (int i = 0; i < 20; ++i) {
+    Attempt({.step_count = 0}, Killed());
+    ++work.searches;
+    Keep(job_.Step(now_, work));
+  }
+  EXPECT_FALSE(IsOver()) << job_.state().final_reason;
+  EXPECT_EQ(evidence_, "the search for a sample on which workers die went on");
+}
+
 // A script without collectives trains on one node while the other cannot start its ranks. Its steps
 // were taken for progress, so that the broken node was tried for ever.
 class BrokenNode : public ::testing::Test {

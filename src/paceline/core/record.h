@@ -144,9 +144,10 @@ struct SoloRestarted {  // a single node used generations of its block without a
 // Refills the budget, once in a world: for a new highest step, which also ends the repetition of
 // steps; or, if steps do not show it, for other evidence of progress.
 struct ProgressMade {
-  int64_t step = -1;       // -1: steps of the whole training are not known
-  int64_t step_count = 0;  // optimizer steps of this attempt; 0: time alone counts
-  std::string evidence;    // "a rank finished a checkpoint"; empty: the step is the evidence
+  int64_t step = -1;        // -1: steps of the whole training are not known
+  int64_t step_count = 0;   // optimizer steps of this attempt; 0: time alone counts
+  std::string evidence;     // "a rank finished a checkpoint"; empty: the step is the evidence
+  bool is_lasting = false;  // work that no later attempt repeats
 };
 // A rank is quiet and its world was judged: the cause, and whether a rank is restarted.
 struct HangJudged {

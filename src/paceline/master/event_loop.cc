@@ -110,11 +110,21 @@ void EventLoop::Run() {
     if (over_at_.has_value()) deadline = std::min(deadline, EndOfGoodbye());
     if (executor_.HasOperator()) deadline = std::min(deadline, summary_.next_at());
     const Duration wait = deadline.is_max() ? Duration::Infinite() : deadline - now;
-    for (const MasterEvent& event : queue_->Take(std::max(wait, Duration()))) Handle(event);
+    const std::vector<MasterEvent> events = queue_->Take(std::max(wait, Duration()));
+    HearOfLeases();
+    for (const MasterEvent& event : events) Handle(event);
     PassSuccession();
     if (clock_.Now() >= job_.NextDeadline()) Step(core::TimePassed{});
     TellSummary(clock_.Now());
   }
+}
+
+void EventLoop::HearOfLeases() {
+  if (leases_ == nullptr) return;
+  const core::LeasedWorkDone work = leases_->work();
+  if (work == leased_work_) return;
+  leased_work_ = work;
+  Step(work);
 }
 
 void EventLoop::TellSummary(Instant now) {

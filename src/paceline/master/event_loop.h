@@ -79,6 +79,7 @@ class EventLoop {
   void Fold(const core::Record& record);
   void ServeWatcher(wire::WatchId id, Watcher* watcher);
   void ServeWatchers();
+  void HearOfLeases();
   bool IsOver(Instant now);
   Instant EndOfGoodbye() const;  // after the job's end
   wire::JobStatus Status() const;
@@ -109,6 +110,7 @@ class EventLoop {
   SummaryTeller summary_;
   std::map<std::string, std::string> pending_nodes_;  // why the platform has not started them
   std::optional<Instant> over_at_;
+  core::LeasedWorkDone leased_work_;  // that the core knows of
 };
 
 }  // namespace paceline::master

@@ -61,6 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--bad", type=int, default=-1)
     parser.add_argument("--hold", type=int, default=-1)
     parser.add_argument("--second", action="store_true")
+    parser.add_argument("--without-steps", action="store_true")
     parser.add_argument("--checkpoint", default="")
     parser.add_argument("--every", type=int, default=1_000_000)
     return parser.parse_args()
@@ -100,7 +101,8 @@ def main() -> None:
             if ckpt is not None and step % 7 == 6:
                 ckpt.save(step, state)
             step += 1
-            paceline.step(step)
+            if not given.without_steps:
+                paceline.step(step)
     if given.second:
         for _ in shards(range(100), name="eval", shuffle=False):
             pass

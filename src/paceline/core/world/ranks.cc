@@ -65,6 +65,15 @@ std::string OtherEvidence(const JobState& state, const Watch& watch, Instant now
   return "";
 }
 
+// Work on leased data since the last failure; empty: none.
+std::string LastingWork(const Watch& watch) {
+  const uint64_t samples = watch.leased_work.samples - watch.leased_work_before.samples;
+  if (samples > 0)
+    return Counted(samples, "leased sample") + " acknowledged since the last failure";
+  if (watch.leased_work.searches == watch.leased_work_before.searches) return "";
+  return "the search for a sample on which workers die went on";
+}
+
 // False while a rank of the world is not there yet. Steps of the others are no progress: a node
 // that cannot start its ranks would be tried for ever.
 bool HasStarted(Turn& turn, uint32_t ended_seats) {
@@ -82,14 +91,20 @@ bool NoteProgress(Turn& turn, uint32_t ended_seats = 0) {
   const bool failed = state.budget.failures_without_progress > 0;
   const bool first_try = state.world->restart_count == 0 && !failed;
   if (first_try || !HasStarted(turn, ended_seats)) return false;
-  const auto emit = [&](int64_t step, std::string evidence) {
-    turn.Emit(
-        ProgressMade{.step = step, .step_count = watch.step_count, .evidence = std::move(evidence)},
-        {state.world_seq});
+  const auto emit = [&](int64_t step, std::string evidence, bool is_lasting = false) {
+    turn.Emit(ProgressMade{.step = step,
+                           .step_count = watch.step_count,
+                           .evidence = std::move(evidence),
+                           .is_lasting = is_lasting},
+              {state.world_seq});
     return true;
   };
   if (watch.step > state.step_max) return emit(watch.step, "");
   if (!failed) return false;
+  if (std::string work = LastingWork(watch); !work.empty()) {
+    MARK("leased work counts as progress");
+    return emit(watch.step, std::move(work), /*is_lasting=*/true);
+  }
   const bool is_counted = watch.step < 0;  // only the attempt's own steps are known
   if (is_counted && watch.step_count > state.budget.step_count_max) return emit(-1, "");
   const bool is_quiet = is_counted && watch.step_count == 0 && state.phase == Phase::kRunning &&
@@ -140,6 +155,7 @@ void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
   }
   const bool has_run = rank.exit.kind != ExitCause::Kind::kNotStarted;
   NoteProgress(turn, has_run && !turn.Link(node).running ? 1 : 0);
+  turn.watch().leased_work_before = turn.watch().leased_work;
   RankFailed failure = Failure(turn.state(), node, rank);
   if (LooksLikeCascade(rank.exit)) {
     if (const std::string early = EndedEarly(turn); !early.empty()) {

@@ -308,6 +308,11 @@ bool LeaseBook::IsDone(uint32_t set, uint64_t ordinal) const {
   return (known.ledger ? known.ledger->done() : known.done).Covers({ordinal, ordinal + 1});
 }
 
+bool LeaseBook::FollowsCheckpoints(uint32_t set) const {
+  const auto found = sets_.find(set);
+  return found != sets_.end() && found->second.follows_checkpoints;
+}
+
 std::string LeaseBook::Broken() const {
   for (const auto& [number, set] : sets_) {
     if (!set.ledger) continue;

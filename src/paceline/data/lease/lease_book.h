@@ -139,6 +139,7 @@ class LeaseBook {
   std::vector<LeaseFact> Summary() const;
   std::vector<DataSetView> Views() const;
   bool IsDone(uint32_t set, uint64_t ordinal) const;
+  bool FollowsCheckpoints(uint32_t set) const;
   // Higher than every lease id granted before the restore.
   uint64_t first_lease() const { return first_lease_; }
   // A violated invariant, or ""; for tests and simulators.

@@ -75,6 +75,9 @@ absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
   ASSIGN_OR_RETURN(host->journal_,
                    LeaseJournal::Open({.path = options.path, .refuses = options.refuses}, &stored));
   host->book_ = FoldLeases(stored, options.job);
+  for (const DataSetView& view : host->book_.Views()) {
+    host->search_counts_ = host->search_counts_ || view.done > 0;
+  }
   LeaseActions boot;
   host->book_.Boot(NextBlock(host->book_), &boot);
   RETURN_IF_ERROR(host->journal_->AppendNow(boot.facts));
@@ -179,7 +182,10 @@ Instant LeaseHost::Round() {
   const Instant now = wire::LeaseServer::Now();
   if (book_.NextDeadline() <= now) book_.Tick(now, &actions_);
   if (!actions_.facts.empty()) {
+    const core::LeasedWorkDone before = work_;
+    for (const LeaseFact& fact : actions_.facts) Count(fact);
     facts_ += actions_.facts.size();
+    if (work_ != before) later_work_.emplace_back(facts_, work_);
     journal_->Append(std::exchange(actions_.facts, {}));
   }
   for (LeaseAnswer& answer : actions_.answers) {
@@ -203,7 +209,25 @@ void LeaseHost::Send(const LeaseAnswer& answer) {
   server_->Send(answer.to.link, frame);
 }
 
+void LeaseHost::Count(const LeaseFact& fact) {
+  if (book_.FollowsCheckpoints(fact.set)) return;
+  if (fact.kind == LeaseFact::Kind::kAcked) {
+    work_.samples += fact.end - fact.begin;
+    search_counts_ = true;
+  } else if (fact.kind == LeaseFact::Kind::kQuarantined) {
+    work_.samples += fact.end - fact.begin;
+    search_counts_ = false;
+  } else if (fact.kind == LeaseFact::Kind::kBlamed && search_counts_) {
+    ++work_.searches;
+  }
+}
+
 void LeaseHost::SetDurable(uint64_t count) {
+  while (!later_work_.empty() && later_work_.front().first <= count) {
+    const std::lock_guard lock(mutex_);
+    durable_work_ = later_work_.front().second;
+    later_work_.pop_front();
+  }
   if (!journal_state_.empty()) LogInfo("lease_journal_ok", {});
   journal_state_.clear();
   durable_ = count;
@@ -218,6 +242,11 @@ void LeaseHost::SetDurable(uint64_t count) {
     }
   }
   for (const auto& [to, answer] : confirmed) Send(answer);
+}
+
+core::LeasedWorkDone LeaseHost::work() const {
+  const std::lock_guard lock(mutex_);
+  return durable_work_;
 }
 
 void LeaseHost::Committed(uint64_t step) {

@@ -10,10 +10,13 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "paceline/core/event.h"
 #include "paceline/data/lease/lease_book.h"
 #include "paceline/master/leases/lease_journal.h"
 #include "paceline/model/job_spec.h"
@@ -48,6 +51,8 @@ class LeaseHost {
 
   int port() const { return server_->port(); }
 
+  // Any thread: what is durable of the work that no attempt repeats.
+  core::LeasedWorkDone work() const;
   // Any thread. A checkpoint of that step is in storage.
   void Committed(uint64_t step);
 
@@ -61,6 +66,7 @@ class LeaseHost {
   void Show(const LeasePeer& to);
   Instant Round();
   void Send(const LeaseAnswer& answer);
+  void Count(const LeaseFact& fact);
   void SetDurable(uint64_t count);
 
   LeaseBook book_;  // used by the server's thread, as all below
@@ -68,6 +74,11 @@ class LeaseHost {
   bool is_placed_ = false;
   Duration silence_patience_;        // after a link was closed because it was silent
   std::deque<LeaseAnswer> waiting_;  // until their facts are durable
+  core::LeasedWorkDone work_;
+  std::deque<std::pair<uint64_t, core::LeasedWorkDone>> later_work_;  // `work_` after so many facts
+  mutable std::mutex mutex_;
+  core::LeasedWorkDone durable_work_;  // guarded; used by any thread
+  bool search_counts_ = false;         // a sample was acknowledged since the last one in quarantine
   uint64_t facts_ = 0;
   uint64_t durable_ = 0;
   uint64_t summarized_ = 0;  // facts_ at the last summary

@@ -63,7 +63,7 @@
 #define PACELINE_WORLD_RUNNING(F) F(generation) F(step) F(began_at) F(has_no_step)
 #define PACELINE_WORLD_ENDED(F) F(generation) F(step) F(reason)
 #define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
-#define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence)
+#define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence) F(is_lasting)
 #define PACELINE_AGENT_RETURNED(F) F(node) F(name) F(ranks)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
