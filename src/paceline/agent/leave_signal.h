@@ -36,9 +36,11 @@ inline core::LeaveAsked ReadLeaveSignal(const signalfd_siginfo& info, Instant no
                     .force = ask == core::StopAsk::kForce || ask == core::StopAsk::kKill};
   if (info.ssi_code == SI_QUEUE)
     asked = {.signal = info.ssi_int & (kForceBit - 1), .force = (info.ssi_int & kForceBit) != 0};
-  return {.why = signal == SIGINT ? "SIGINT" : "SIGTERM",
+  // Of a launcher's request, the signal that the launcher received, not the one that carried it.
+  const int first = asked.signal == 0 ? SIGTERM : asked.signal;
+  return {.why = first == SIGINT ? "SIGINT" : "SIGTERM",
           .grace = Duration(),
-          .exit_code = 128 + signal,
+          .exit_code = 128 + first,
           .force = asked.force,
           .signal = asked.signal};
 }

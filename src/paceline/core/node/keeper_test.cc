@@ -160,7 +160,8 @@ TEST_F(KeeperTest, AHostThatMissesTheEndOfItsJobEndsWithTheOrderedExitCode) {
                 is_linked || has_master ? "agent:a " : "");
       const auto actions = keeper.Step(At(39'010), KeeperTimePassed{});
       EXPECT_EQ(Names(actions), is_linked || has_master ? "agent:b " : "give-up ");
-      if (Names(actions) == "give-up ") EXPECT_EQ(std::get<GiveUp>(actions[0]).exit_code, 143);
+      if (is_linked || has_master) continue;
+      EXPECT_EQ(std::get<GiveUp>(actions.at(0)).exit_code, 143);
     }
   }
 }
