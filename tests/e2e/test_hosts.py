@@ -221,6 +221,26 @@ def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:
     assert "has ended with exit code 143" in why.stderr and ENDPOINT in why.stderr, why.stderr
 
 
+def test_a_host_that_joined_knows_how_its_job_had_ended(hosts: list[Host]) -> None:
+    """A stopped job is waited for, with a word; a job that is done is not run again."""
+    first, second, _ = hosts
+    start([first, second], "--nnodes", "2",
+          script=[*Job.steps_script(first.job.state, 40), "--hold", "20"])
+    until_training(first, 2, beyond=3)
+    assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
+    assert [host.job.wait() for host in (first, second)] == [143, 143]
+    second.start(["--resume"])
+    eventually(lambda: "had ended with exit code 143: paceline stop was typed" in second.job.stderr,
+               "it says what it waits for", job=second.job)
+    first.start(["--resume"])
+    first.job.let_go()
+    assert [host.job.wait() for host in (first, second)] == [0, 0], second.job.stderr
+    for host in (first, second):
+        host.start(["--resume"])
+        assert host.job.wait() == 0, host.job.stderr
+        assert "has ended already with exit code 0" in host.job.stderr
+
+
 def train_through_a_relay(hosts: list[Host]) -> None:
     """host0 does not answer host2 itself: its certificate, its agent's stream and its launcher's
     all go through host1."""
@@ -257,7 +277,9 @@ def test_a_relay_stays_until_the_hosts_behind_it_know_of_the_end(hosts: list[Hos
     os.kill(slow, signal.SIGSTOP)
     assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
     eventually(lambda: not Path(f"/proc/{rank}").exists(), "the relay's host has ended its rank")
-    time.sleep(2)  # an agent that would leave at once has left
+    # An agent that would leave at once has left, and host2 would have missed its master by now.
+    time.sleep(9)
+    assert "does not answer" not in third.job.stderr, third.job.stderr
     os.kill(slow, signal.SIGCONT)
     assert [host.job.wait() for host in hosts] == [143, 143, 143], third.job.stderr
 

@@ -164,6 +164,12 @@ Check CheckRuntimeDirectory(const std::string& path) {
                             : "export PACELINE_RUNTIME_DIR=$HOME/.paceline-run"};
 }
 
+std::optional<JobEnd> JobEndIn(const nlohmann::json& job) {
+  const auto end = job.find("end");
+  if (end == job.end() || !end->is_object()) return std::nullopt;
+  return JobEnd{JsonInt<int>(*end, "exit_code"), JsonText(*end, "reason")};
+}
+
 namespace {
 
 // From job.json, or from the registry's copy of it.
@@ -191,9 +197,7 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
     place.master_pid = PidAt(*master, "pid");
     place.master_start = start_of(*master);
   }
-  if (const auto end = json.find("end"); end != json.end() && end->is_object()) {
-    place.end = JobEnd{JsonInt<int>(*end, "exit_code"), JsonText(*end, "reason")};
-  }
+  place.end = JobEndIn(json);
   return place;
 }
 

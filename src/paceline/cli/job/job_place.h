@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "paceline/base/json.h"
 #include "paceline/cli/console/environment.h"
 #include "paceline/cli/console/error.h"
 #include "paceline/cli/flags/flag.h"
@@ -61,6 +62,9 @@ Check CheckRuntimeDirectory(const std::string& path);
 
 // PL-E025 for damaged files, PL-E024 when there is no job.json.
 Result<JobPlace> ReadJobPlace(const std::string& run_dir);
+
+// How the job ended, in job.json of a host that joined; none: it did not hear of the end.
+std::optional<JobEnd> JobEndIn(const nlohmann::json& job);
 
 // All jobs known to this host's runtime directories, newest first. Where the run directory was
 // removed, a job whose launcher lives is known by its registry entry.

@@ -4,7 +4,6 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <algorithm>
 
 #include <algorithm>
 #include <cerrno>
@@ -188,6 +187,7 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
   card.nodes = TextsFrom(text, "nodes");
   card.relay = JsonText(text, "relay");
   card.created = JsonNumber(text, "created");
+  card.end = JobEndIn(text);
   return card;
 }
 

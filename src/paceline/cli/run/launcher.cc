@@ -327,18 +327,23 @@ void Launcher::OnAgentEnded(const std::string& node, int status) {
 
 void Launcher::OnSupervisor(wire::SupervisorEvent event) {
   if (std::holds_alternative<wire::SupervisorOpened>(event)) {
-    Feed(core::LauncherLinked{true});
+    NoteLink(true);
     TellServing();
     TellDeadNodes();
     TellNotice();
   } else if (std::holds_alternative<wire::SupervisorBroken>(event)) {
-    Feed(core::LauncherLinked{false});
+    NoteLink(false);
   } else if (const auto* wish = std::get_if<Wish>(&event)) {
     OnWish(*wish);
   } else if (const auto* ended = std::get_if<wire::JobEnded>(&event)) {
     told_end_ = JobEnd{ended->exit_code, ended->reason};
     OnJobEnded(ended->exit_code, ended->reason);
   }
+}
+
+void Launcher::NoteLink(bool is_linked) {
+  is_linked_ = is_linked;
+  Feed(core::LauncherLinked{is_linked});
 }
 
 void Launcher::OnWish(const Wish& wish) {

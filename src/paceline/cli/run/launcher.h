@@ -4,6 +4,7 @@
 // reports dead nodes to the master, forwards a user's request to stop, and ends with the job. If it
 // is killed, the processes that it started go on, and another launcher (run --resume) takes over.
 
+#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -58,6 +59,8 @@ class Launcher {
 
   // How the job ended, if the master has said so. A host can leave a job that goes on.
   const std::optional<JobEnd>& told_end() const { return told_end_; }
+  // Whether the launcher's own stream to the master is open. Any thread.
+  bool is_linked() const { return is_linked_; }
 
  private:
   // A process under supervision, started by this launcher or by an earlier one.
@@ -89,6 +92,7 @@ class Launcher {
   void OnAgentEnded(const std::string& node, int status);
 
   void OnSupervisor(wire::SupervisorEvent event);
+  void NoteLink(bool is_linked);
   void OnWish(const Wish& wish);
   void TellServing();
   void TellDeadNodes();
@@ -124,6 +128,7 @@ class Launcher {
   agent::Reactor::TimerId stuck_timer_ = 0;
   core::StopAsks stop_asks_;
   bool has_ended_ = false;
+  std::atomic<bool> is_linked_ = false;
   bool is_stopping_ = false;
   bool is_draining_ = false;  // the master starts no node any more: the job ends
   // The platform's signal that takes this host away, and when it ends what runs here; 0: none.

@@ -359,11 +359,8 @@ class Preparation {
     run_.is_whole_job = run_.card.has_master && run_.card.nodes.size() >= run_.spec.nodes_max;
     const std::string token(Trimmed(ReadText(run_.dir.path + "/token", kSecretBytesMax)));
     absl::StatusOr<wire::Credentials> tls = wire::LoadCredentials(run_.dir.path + "/tls", token);
-    if (tls.ok()) {
-      run_.credentials = *std::move(tls);
-    } else {
-      run_.credentials.token = token;
-    }
+    run_.credentials = tls.ok() ? *std::move(tls) : wire::Credentials{.token = token};
+    run_.former_end = std::exchange(run_.card.end, std::nullopt);
     NameLauncher();
     return SaveJobCard(run_.card, run_.dir.path, run_.runtime_dir);
   }

@@ -32,6 +32,8 @@ struct PreparedRun {
   Fd port_turn;              // held until the master serves: see port_turn.h
   bool is_whole_job = true;  // no other host takes part
   bool is_resumed = false;
+  // On a resumed host that had joined: how the job had ended before; none: this host did not hear.
+  std::optional<JobEnd> former_end;
   std::string join_string;  // for the other hosts, if this host made the job
 };
 

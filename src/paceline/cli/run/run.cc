@@ -129,9 +129,12 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   return options;
 }
 
-StatusLine::Place StatusPlaceOf(const PreparedRun& run, bool has_live_line) {
+StatusLine::Place StatusPlaceOf(const PreparedRun& run, const Launcher& launcher,
+                                bool has_live_line) {
   return {.has_live_line = has_live_line,
           .has_master = run.card.has_master,
+          .is_linked = [&launcher] { return launcher.is_linked(); },
+          .was_over = run.former_end.has_value(),
           .master_address = run.card.master_address,
           .orphan_after = run.spec.timers.orphan_after,
           .run_dir = run.dir.path};
@@ -355,16 +358,30 @@ void KeepEnd(PreparedRun& run, const std::optional<JobEnd>& end) {
 
 // The reason of the job's end if its exit code was 0, so that it is not run again.
 std::optional<std::string> EndedWell(const PreparedRun& run) {
-  if (!run.is_resumed || !run.card.has_master) return std::nullopt;
+  if (!run.is_resumed) return std::nullopt;
+  if (!run.card.has_master) {
+    if (!run.former_end.has_value() || run.former_end->exit_code != 0) return std::nullopt;
+    return run.former_end->reason;
+  }
   const auto status = StatusFromJournal({.id = run.card.job_id, .run_dir = run.dir.path});
   if (!status.ok() || status->phase != "finished" || status->exit_code != 0) return std::nullopt;
   return status->final_reason;
 }
 
-int SayEndedWell(Output& out, const PreparedRun& run, const std::string& reason) {
+int SayEndedWell(Output& out, PreparedRun& run, const std::string& reason) {
+  KeepEnd(run, run.former_end);
   out.Say(Concat(run.card.job_id, " has ended already with exit code 0: ", Visible(reason),
                  ". Nothing is run again. A new job needs another --run-dir."));
   return kExitDone;
+}
+
+// On a host that joined a job which has failed or was stopped.
+void SayEndedBefore(Output& out, const PreparedRun& run) {
+  if (!run.former_end.has_value()) return;
+  out.Say(Concat("This host last heard that the job had ended with exit code ",
+                 run.former_end->exit_code, ": ", Visible(run.former_end->reason),
+                 ". It goes on when `paceline run --resume` is typed on the host of the master, ",
+                 run.card.master_address, "; this host waits for that."));
 }
 
 }  // namespace
@@ -387,6 +404,7 @@ int RunRun(Invocation& invocation) {
   PreparedRun run = std::move(prepared.value());
   if (const auto why = EndedWell(run); why.has_value()) return SayEndedWell(out, run, *why);
   SayStart(out, invocation.line, run);
+  SayEndedBefore(out, run);
   Fd serving;
   if (request->detach) {
     if (const std::optional<int> exit_code = Detach(run, out, &serving)) return *exit_code;
@@ -410,8 +428,8 @@ int RunRun(Invocation& invocation) {
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
   auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
-  auto status_line =
-      std::make_unique<StatusLine>(client, **console, StatusPlaceOf(run, shown.has_live_line));
+  auto status_line = std::make_unique<StatusLine>(
+      client, **console, StatusPlaceOf(run, **launcher, shown.has_live_line));
   const JobEnd end = (*launcher)->Run();
   if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
   KeepEnd(run, (*launcher)->told_end());

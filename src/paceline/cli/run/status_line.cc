@@ -70,9 +70,15 @@ bool StatusLine::Pause() {
   return !is_ending_;
 }
 
+absl::StatusOr<wire::JobStatus> StatusLine::Ask() {
+  if (place_.has_master || place_.has_live_line) return client_.GetStatus();
+  if (!place_.is_linked()) return absl::UnavailableError("the master does not answer");
+  return wire::JobStatus{};
+}
+
 void StatusLine::Follow() {
   while (Pause()) {
-    const absl::StatusOr<wire::JobStatus> status = client_.GetStatus();
+    const absl::StatusOr<wire::JobStatus> status = Ask();
     if (place_.has_live_line) {
       console_.SetLiveLine(status.ok() ? LiveLine(*status) : "waiting for the master");
     }
@@ -101,7 +107,7 @@ void StatusLine::TellRoom() {
 
 // Agents may have written the directory of the checkpoints since the start.
 std::string StatusLine::Rescue() const {
-  const std::string command = RescueCommand(place_.run_dir);
+  const std::string command = place_.was_over ? "" : RescueCommand(place_.run_dir);
   if (command.empty()) return "";
   return Concat(" If the master's host is lost for good, `", command,
                 "` brings the newest step in the hosts' memory to storage.");

@@ -1,11 +1,14 @@
 #pragma once
 
 // The live line of a terminal: asks the master about once a second. Without a terminal, as in the
-// log of a batch job, it asks less often. In both cases it prints from time to time what a job that
-// does not train waits for, and that the disk of the run directory is full, because the ranks'
-// output is lost meanwhile. Nothing else depends on it.
+// log of a batch job, it asks less often, and on a host that joined never: the answer names every
+// node, so a thousand hosts that ask would keep the master busy. In all cases it prints from time
+// to time what a job that does not train waits for, that the master does not answer, and that the
+// disk of the run directory is full, because the ranks' output is lost meanwhile. Nothing else
+// depends on it.
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
@@ -27,6 +30,9 @@ class StatusLine {
   struct Place {
     bool has_live_line = false;
     bool has_master = true;  // on this host. Other hosts do not repeat what the job waits for.
+    // Whether the launcher's stream to the master is open; any thread.
+    std::function<bool()> is_linked = [] { return true; };
+    bool was_over = false;  // the job had ended when this launcher began
     std::string master_address = {};
     Duration orphan_after = {};
     std::string run_dir = {};
@@ -39,6 +45,7 @@ class StatusLine {
 
  private:
   void Follow();
+  absl::StatusOr<wire::JobStatus> Ask();
   void TellWait(const absl::StatusOr<wire::JobStatus>& status);
   void TellRoom();
   bool Pause();
