@@ -134,11 +134,11 @@ struct StopRequested {
   int signal = 0;      // first signal for ranks; 0: SIGTERM
 };
 
-// Work on leased data since the master's start that no attempt repeats. Data sets that are rewound
-// to a checkpoint do not count.
+// How much leased data the job has finished for good since this master started. No later world
+// works on it again. Data sets that are rewound with the model to a checkpoint do not count.
 struct LeasedWorkDone {
-  uint64_t samples = 0;   // acknowledged or quarantined, and durable
-  uint64_t searches = 0;  // failures that narrowed the search for a bad sample
+  uint64_t samples = 0;   // acknowledged, and durable
+  uint64_t searches = 0;  // failures that narrowed the search for a bad sample, or ended it
   bool operator==(const LeasedWorkDone&) const = default;
 };
 

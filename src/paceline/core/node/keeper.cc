@@ -194,6 +194,7 @@ void Keeper::OnTime(Instant now, Actions* actions) {
     } else {
       agent.begun = now;
       agent.started = agent.wanted;
+      agent.job_end.reset();
       actions->push_back(StartAgent{node, agent.started});
     }
   }

@@ -166,6 +166,24 @@ TEST_F(KeeperTest, AHostThatMissesTheEndOfItsJobEndsWithTheOrderedExitCode) {
   }
 }
 
+// A user has resumed the job meanwhile, and the agent's later death has nothing to do with its end.
+TEST_F(KeeperTest, AnAgentThatAskedAndGoesOnIsRestartedLikeAnyOther) {
+  plan_.has_master = false;
+  plan_.nodes = {"a"};
+  Keeper keeper = Started(plan_);
+  keeper.Step(At(1000), LauncherLinked{true});
+  keeper.Step(
+      At(9000),
+      AgentExited{
+          .node = "a", .by_itself = true, .code = 143, .has_left = true, .is_job_over = true});
+  EXPECT_EQ(Names(keeper.Step(At(39'000), KeeperTimePassed{})), "agent:a ");
+  keeper.Step(At(39'000), AgentUp{"a"});
+  keeper.Step(At(60'000), LauncherLinked{false});
+  keeper.Step(At(60'000), AgentExited{"a"});
+  keeper.Step(At(60'050), KeeperTimePassed{});
+  EXPECT_EQ(Names(keeper.Step(At(60'050), RanksCounted{"a", 0, 0})), "agent:a ");
+}
+
 TEST_F(KeeperTest, ANodeThatIsTakenOutIsNotStartedAgain) {
   const auto out = [](const char* node) {
     return AgentExited{.node = node, .by_itself = true, .code = kExitFenced, .has_left = true};

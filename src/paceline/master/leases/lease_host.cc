@@ -215,7 +215,7 @@ void LeaseHost::Count(const LeaseFact& fact) {
     work_.samples += fact.end - fact.begin;
     search_counts_ = true;
   } else if (fact.kind == LeaseFact::Kind::kQuarantined) {
-    work_.samples += fact.end - fact.begin;
+    ++work_.searches;
     search_counts_ = false;
   } else if (fact.kind == LeaseFact::Kind::kBlamed && search_counts_) {
     ++work_.searches;
