@@ -5,7 +5,7 @@ import os
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
-    """Replace the file at `path`. On OSError the old file stays.
+    """Replace the file at `path`. If this raises OSError, the old file is unchanged.
 
     Not synced: these files are notes that a later run can do without.
     """

@@ -10,7 +10,7 @@
 namespace paceline::agent {
 namespace {
 
-// What an agent reads when a launcher asks it.
+// Sends a launcher's request to this process, and reads it as an agent does.
 core::LeaveAsked AskedOfThisProcess(LeaveSignal ask) {
   BlockAgentSignals();
   const Fd signals = OpenAgentSignals();

@@ -22,8 +22,8 @@ std::string ReadTail(const std::string& path, size_t bytes_max);
 // empty.
 absl::Status ReplaceFile(const std::string& path, std::string_view text, mode_t mode);
 
-// The same, and the file is on the disk when this returns. That may take as long as other writes to
-// that disk, so it is not for files that are written often.
+// The same, and the file is on the disk when this returns. The sync may wait for other writes to
+// the same disk, so use it only for files that are written rarely.
 absl::Status ReplaceFileDurably(const std::string& path, std::string_view text, mode_t mode);
 
 // Makes the directory and its parents with `mode`; an existing one is left as it is.

@@ -15,7 +15,7 @@ inline bool IsRemoteFileSystem(int64_t type) {
   constexpr uint32_t kRemote[] = {0x6969,     0x517b,     0xff534d42, 0xfe534d42,
                                   0x00c36400, 0x0bd00bd0, 0x47504653, 0x19830326,
                                   0x65735546, 0x01021997, 0x5346414f};
-  // Some kernels extend the sign of the four bytes.
+  // Only the lower 32 bits count: some kernels fill the upper ones with the sign of the constant.
   return std::find(std::begin(kRemote), std::end(kRemote), static_cast<uint32_t>(type)) !=
          std::end(kRemote);
 }

@@ -160,9 +160,9 @@ struct JobState {
   CheckpointBook checkpoints;
   bool only_stores = false;     // resumed with all done: its last step is to be brought to storage
   uint32_t finished_count = 0;  // seats of lost nodes whose ranks had exited with 0
-  bool progress_in_world =
-      false;  // ProgressMade was recorded for this world, by steps or lasting work,
-  bool evidence_in_world = false;          // or by other evidence
+  // ProgressMade was recorded for this world: by steps or lasting work, or by weaker evidence.
+  bool progress_in_world = false;
+  bool evidence_in_world = false;
   bool has_resumed = false;                // an attempt has continued from a step of an earlier one
   int64_t step_max = -1;                   // highest known step at the last record
   std::vector<SlowFinding> slow;           // recorded for the current world, and not over

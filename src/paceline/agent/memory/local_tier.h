@@ -12,8 +12,8 @@
 // Files of other jobs are ignored.
 //
 // The worker's thread writes images and sends them; the reader's thread fetches files. To make
-// room, neither of them removes a folder that the other one uses. The loop's thread only reads:
-// each file that it reads is replaced by rename, so it never sees half of one.
+// room, neither of them removes a folder that the other one uses. The loop's thread only reads.
+// Files appear by rename, so that thread never reads a file that is half written.
 
 #include <cstdint>
 #include <memory>

@@ -360,7 +360,8 @@ class Preparation {
     const std::string token(Trimmed(ReadText(run_.dir.path + "/token", kSecretBytesMax)));
     absl::StatusOr<wire::Credentials> tls = wire::LoadCredentials(run_.dir.path + "/tls", token);
     run_.credentials = tls.ok() ? *std::move(tls) : wire::Credentials{.token = token};
-    run_.former_end = std::exchange(run_.card.end, std::nullopt);
+    run_.former_end = run_.card.end;
+    if (run_.former_end.has_value() && run_.former_end->exit_code != 0) run_.card.end.reset();
     NameLauncher();
     return SaveJobCard(run_.card, run_.dir.path, run_.runtime_dir);
   }

@@ -368,8 +368,7 @@ std::optional<std::string> EndedWell(const PreparedRun& run) {
   return status->final_reason;
 }
 
-int SayEndedWell(Output& out, PreparedRun& run, const std::string& reason) {
-  KeepEnd(run, run.former_end);
+int SayEndedWell(Output& out, const PreparedRun& run, const std::string& reason) {
   out.Say(Concat(run.card.job_id, " has ended already with exit code 0: ", Visible(reason),
                  ". Nothing is run again. A new job needs another --run-dir."));
   return kExitDone;

@@ -70,6 +70,8 @@ bool StatusLine::Pause() {
   return !is_ending_;
 }
 
+// Nobody is told what the job waits for on a joined host without a terminal, so an empty status
+// will do if the master can be reached.
 absl::StatusOr<wire::JobStatus> StatusLine::Ask() {
   if (place_.has_master || place_.has_live_line) return client_.GetStatus();
   if (!place_.is_linked()) return absl::UnavailableError("the master does not answer");

@@ -10,9 +10,11 @@
 //   dead until the master wishes for its next incarnation. Any other node is restarted by its
 //   launcher, and the master decides whether it takes part.
 // - An idle agent, without ranks, is simply restarted.
-// - An agent that left by order is restarted only if the end of the job does not come, to ask. On a
-//   host without the master, a job whose end was ordered has ended if its master cannot be reached
-//   any more: the exit code is the one that came with the order.
+// - An agent that left by the master's order is not restarted at once. If the launcher does not
+// hear
+//   of the job's end within 30 s, it restarts the agent, which asks the master what to
+//   do. If the order ended the job, and a master on another host cannot be reached by then, the
+//   launcher takes the job as ended, with the exit code of the order.
 // - Children that repeatedly die at once are restarted with a doubling delay. A child that had
 //   come up and was killed from outside is not one of them.
 // - A master that exits with 0 is not restarted: the job has ended, and its journal says how.

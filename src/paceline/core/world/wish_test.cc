@@ -172,7 +172,7 @@ TEST_F(WishTest, ALostNodeIsWishedForInItsNextIncarnation) {
   EXPECT_TRUE(refused_.empty());
 }
 
-// The platform reports the death of the node's host before its TCP connection breaks.
+// The platform reports the death of a host before the TCP connection of its agent breaks.
 TEST_F(WishTest, ANextIncarnationCountsBeforeTheFormerConnectionEnds) {
   Register(0, 0);
   Gone(0, 0);

@@ -32,21 +32,26 @@ ServerCredentials ServingAs(const Credentials& own) {
           .key_pem = own.key_pem};
 }
 
-// Counts the calls of a relay, from any thread.
+// How many calls a relay passes on now. Any thread.
 class CallCount {
  public:
-  uint32_t all() const { return all_; }
-  void Begin() { ++all_; }
+  uint32_t all() const {
+    const std::lock_guard lock(mutex_);
+    return all_;
+  }
+  void Begin() {
+    const std::lock_guard lock(mutex_);
+    ++all_;
+  }
   // The master has accepted the call.
   void Open() {
     const std::lock_guard lock(mutex_);
     ++open_;
   }
   void End(bool was_open) {
-    --all_;
-    if (!was_open) return;
     const std::lock_guard lock(mutex_);
-    if (--open_ == 0) none_open_.notify_all();
+    --all_;
+    if (was_open && --open_ == 0) none_open_.notify_all();
   }
   void WaitUntilNoneIsOpen() {
     std::unique_lock lock(mutex_);
@@ -54,10 +59,10 @@ class CallCount {
   }
 
  private:
-  std::atomic<uint32_t> all_ = 0;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;  // guards the counts
   std::condition_variable none_open_;
-  uint32_t open_ = 0;  // guarded
+  uint32_t all_ = 0;
+  uint32_t open_ = 0;
 };
 
 // One relayed call. At most one message is in flight in each direction, so a slow reader slows its

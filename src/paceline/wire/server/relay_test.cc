@@ -49,9 +49,7 @@ TEST_F(RelayTest, PassesAStreamOnBothWays) {
   const auto relay = MakeRelay({});
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-  const auto said = heard_.Next<AgentSaid>();
+  const auto said = RegisterOnce(agent.get(), &agent_heard);
   ASSERT_TRUE(said);
   EXPECT_EQ(std::get<Register>(said->message).report, TestReport("node0"));
   for (uint32_t i = 1; i <= 100; ++i) {
@@ -83,9 +81,7 @@ TEST_F(RelayTest, TheMasterHearsOfAnAgentThatIsGone) {
   const auto relay = MakeRelay({});
   Heard<AgentStreamEvent> agent_heard;
   auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-  const auto said = heard_.Next<AgentSaid>();
+  const auto said = RegisterOnce(agent.get(), &agent_heard);
   ASSERT_TRUE(said);
   agent.reset();
   EXPECT_EQ(heard_.Next<AgentDisconnected>()->connection, said->connection);
@@ -132,23 +128,17 @@ TEST_F(RelayTest, WhenItsRelayDiesAnAgentTakesAnother) {
   const size_t first = Route(kNowhere, addresses, "node0").address() == addresses[0] ? 0 : 1;
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind(addresses, &agent_heard, kNowhere);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-  ASSERT_TRUE(heard_.Next<AgentSaid>());
+  ASSERT_TRUE(RegisterOnce(agent.get(), &agent_heard));
   relays[first].reset();
   ASSERT_TRUE(agent_heard.Next<StreamBroken>());
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-  ASSERT_TRUE(heard_.Next<AgentSaid>());
+  ASSERT_TRUE(RegisterOnce(agent.get(), &agent_heard));
 }
 
 TEST_F(RelayTest, WithoutAnyRelayAnAgentFindsTheMaster) {
   Serve();
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({kNowhere}, &agent_heard, address_);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-  EXPECT_TRUE(heard_.Next<AgentSaid>());
+  EXPECT_TRUE(RegisterOnce(agent.get(), &agent_heard));
 }
 
 TEST_F(RelayTest, ARelayThatIsFullSendsItsCallersElsewhere) {
@@ -176,9 +166,7 @@ TEST_F(RelayTest, ARelayWithoutAMasterGivesItsCallersBack) {
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({AddressOf(*lost)}, &agent_heard, real);
   EXPECT_EQ(agent_heard.Next<StreamBroken>()->why, "the relay does not reach the master");
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-  EXPECT_TRUE(heard_.Next<AgentSaid>());
+  EXPECT_TRUE(RegisterOnce(agent.get(), &agent_heard));
 }
 
 TEST_F(RelayTest, WaitsUntilItsCallersHaveClosedTheirCalls) {

@@ -125,7 +125,6 @@ class StreamTest : public testing::Test {
     return said;
   }
 
-  // Three masters, one after the other, at one address: the agent registers with each.
   // Registers at the next opening of the stream. nullopt: there is none, or the server hears
   // nothing.
   std::optional<AgentSaid> RegisterOnce(AgentStream* agent, Heard<AgentStreamEvent>* agent_heard) {
@@ -134,6 +133,7 @@ class StreamTest : public testing::Test {
     return heard_.Next<AgentSaid>();
   }
 
+  // Three masters, one after the other, at one address: the agent registers with each.
   void RegisterWithEachMaster(AgentStream* agent, Heard<AgentStreamEvent>* agent_heard) {
     for (int i = 0; i < 3; ++i) {
       ASSERT_TRUE(RegisterOnce(agent, agent_heard));
