@@ -48,6 +48,10 @@ def done(job: Job) -> int:
     return int(json.loads(found.stdout)["data_sets"][0]["done"])
 
 
+def pids(job: Job) -> set[int]:
+    return {rank["pid"] for rank in job.ranks().values()}
+
+
 def until_done(job: Job, count: int) -> None:
     eventually(lambda: done(job) >= count, f"{count} samples are done", job=job)
 
@@ -91,8 +95,10 @@ def test_a_dead_workers_samples_and_no_others_are_repeated(job: Job) -> None:
     # Two workers have a sample in hand that is not done, and no acknowledgement is on its way.
     start(job, [*NODES, "--local-nodes", "1"], "--hold", "150", "--deadline", "120")
     until_done(job, 2 * 149)
-    victim = job.ranks()[1]["pid"]
-    os.kill(victim, signal.SIGKILL)
+    before = pids(job)
+    os.kill(job.ranks()[1]["pid"], signal.SIGKILL)
+    # Let go any sooner, the other worker would have more in hand when it is restarted.
+    eventually(lambda: len(pids(job) - before) == 2, "both workers are restarted", job=job)
     job.let_go()
     assert job.wait() == 0, job.stderr
     check_counted_once(job)
