@@ -1,8 +1,12 @@
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <condition_variable>
+#include <memory>
 #include <mutex>
-#include <thread>
+#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "paceline/wire/bulk/lease_server.h"
@@ -14,51 +18,85 @@ namespace {
 
 constexpr Duration kLeasePatience = Duration::Seconds(20);
 
-// Answers each frame with itself, and records received frames.
+// Answers each frame with itself. Clients live on the server's own thread: the server cuts a link
+// that is silent for a second, and a client on another thread could be stopped for longer.
 class Echo {
  public:
   explicit Echo(const ServerCredentials& credentials) {
+    ::signal(SIGPIPE, SIG_IGN);
     auto server = LeaseServer::Open({.listen = "127.0.0.1:0"}, credentials);
     EXPECT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    server_->Start({.heard =
-                        [this](LeaseServer::LinkId link, const std::vector<LeaseFrame>& frames) {
-                          for (const LeaseFrame& frame : frames) server_->Send(link, frame);
-                        },
-                    .broken =
-                        [this](LeaseServer::LinkId, bool is_silent) {
-                          const std::lock_guard lock(mutex_);
-                          broken_.push_back(is_silent);
-                          changed_.notify_all();
-                        },
-                    .round = [] { return Instant::Max(); }});
+    server_->Start(
+        {.heard =
+             [this](LeaseServer::LinkId link, const std::vector<LeaseFrame>& frames) {
+               for (const LeaseFrame& frame : frames) server_->Send(link, frame);
+             },
+         .broken = [this](LeaseServer::LinkId, bool is_silent) { broken_.Set(is_silent); },
+         .round = [this] { return Round(); }});
   }
   ~Echo() { server_->Stop(); }
 
   std::string address() const { return "127.0.0.1:" + std::to_string(server_->port()); }
-  bool AwaitBroken() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return !broken_.empty(); });
-    return broken_.front();
+  bool AwaitBroken() { return broken_.Await(); }
+
+  // Sends the frames over a link of their own, and returns the answers. Then the link is closed.
+  std::vector<LeaseFrame> Exchange(const Credentials& credentials,
+                                   const std::vector<LeaseFrame>& frames) {
+    server_->Post([&] {
+      auto socket = LeaseSocket::Dial(address(), credentials, kLeasePatience);
+      EXPECT_TRUE(socket.ok()) << socket.status();
+      if (!socket.ok()) return answers_.Set({});
+      client_ = *std::move(socket);
+      awaited_ = frames.size();
+      for (const LeaseFrame& frame : frames) client_->Add(frame);
+    });
+    return answers_.Await();
   }
 
  private:
-  std::unique_ptr<LeaseServer> server_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<bool> broken_;
-};
+  // A value that the server's thread sets and the test awaits.
+  template <class Value>
+  class Told {
+   public:
+    void Set(Value value) {
+      const std::lock_guard lock(mutex_);
+      value_ = std::move(value);
+      changed_.notify_all();
+    }
+    Value Await() {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return value_.has_value(); });
+      return *std::exchange(value_, std::nullopt);
+    }
 
-std::vector<LeaseFrame> Exchange(LeaseSocket* socket, const std::vector<LeaseFrame>& frames) {
-  for (const LeaseFrame& frame : frames) socket->Add(frame);
-  std::vector<LeaseFrame> heard;
-  while (heard.size() < frames.size()) {
-    EXPECT_TRUE(socket->Flush().ok());
-    if (!socket->Receive(&heard).ok()) break;
-    std::this_thread::yield();
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::optional<Value> value_;
+  };
+
+  Instant Round() {
+    if (client_ == nullptr) return Instant::Max();
+    const bool is_sent = client_->Flush().ok();
+    EXPECT_TRUE(is_sent);
+    if (is_sent && client_->Receive(&heard_).ok() && heard_.size() < awaited_) {
+      return LeaseServer::Now();
+    }
+    client_ = nullptr;
+    answers_.Set(std::exchange(heard_, {}));
+    return Instant::Max();
   }
-  return heard;
-}
+
+  std::unique_ptr<LeaseServer> server_;
+  // Used on the server's thread.
+  std::unique_ptr<LeaseSocket> client_;
+  size_t awaited_ = 0;
+  std::vector<LeaseFrame> heard_;
+
+  Told<std::vector<LeaseFrame>> answers_;
+  Told<bool> broken_;
+};
 
 std::vector<LeaseFrame> Some() {
   std::vector<LeaseFrame> frames;
@@ -71,10 +109,7 @@ std::vector<LeaseFrame> Some() {
 TEST(LeaseChannelTest, FramesGoBothWaysInOrder) {
   const ServerCredentials credentials{.token = MakeToken()};
   Echo echo(credentials);
-  auto socket = LeaseSocket::Dial(echo.address(), {.token = credentials.token}, kLeasePatience);
-  ASSERT_TRUE(socket.ok()) << socket.status();
-  EXPECT_EQ(Exchange(socket->get(), Some()), Some());
-  socket->reset();
+  EXPECT_EQ(echo.Exchange({.token = credentials.token}, Some()), Some());
   EXPECT_FALSE(echo.AwaitBroken()) << "it was closed, not silent";
 }
 
@@ -82,13 +117,11 @@ TEST(LeaseChannelTest, FramesGoBothWaysInOrder) {
 TEST(LeaseChannelTest, MoreThanASocketHoldsArrivesInOrder) {
   const ServerCredentials credentials{.token = MakeToken()};
   Echo echo(credentials);
-  auto socket = LeaseSocket::Dial(echo.address(), {.token = credentials.token}, kLeasePatience);
-  ASSERT_TRUE(socket.ok()) << socket.status();
   std::vector<LeaseFrame> many;
   for (uint64_t i = 0; i < 20'000; ++i) {
     many.push_back({.op = LeaseOp::kAck, .number = i, .text = std::string(i % 1'000, 'x')});
   }
-  EXPECT_TRUE(Exchange(socket->get(), many) == many);
+  EXPECT_TRUE(echo.Exchange({.token = credentials.token}, many) == many);
 }
 
 TEST(LeaseChannelTest, ALinkWithoutAWordIsCut) {
@@ -111,9 +144,7 @@ TEST(LeaseChannelTest, WithCertificatesBothSidesShowTheirs) {
   auto client = MakeClientCredentials(*server, {"host0"});
   ASSERT_TRUE(client.ok());
   Echo echo(*server);
-  auto socket = LeaseSocket::Dial(echo.address(), *client, kLeasePatience);
-  ASSERT_TRUE(socket.ok()) << socket.status();
-  EXPECT_EQ(Exchange(socket->get(), Some()), Some());
+  EXPECT_EQ(echo.Exchange(*client, Some()), Some());
   const Credentials plain{.token = server->token};
   EXPECT_FALSE(LeaseSocket::Dial(echo.address(), plain, Duration::Seconds(1)).ok());
 }

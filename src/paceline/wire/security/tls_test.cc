@@ -133,7 +133,7 @@ TEST_F(TlsStreams, AHostThatAsksBeforeTheMasterListensEnrolls) {
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(stranger.AcceptAndClose());
   }
   EXPECT_FALSE(is_done);
-  Serve(address_);
+  Serve();
   host.join();
   EXPECT_TRUE(credentials.ok()) << credentials.status();
 }

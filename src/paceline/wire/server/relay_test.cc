@@ -165,7 +165,14 @@ TEST_F(RelayTest, ARelayWithoutAMasterGivesItsCallersBack) {
   const auto lost = MakeRelay({});
   Heard<AgentStreamEvent> agent_heard;
   const auto agent = AgentBehind({AddressOf(*lost)}, &agent_heard, real);
-  EXPECT_EQ(agent_heard.Next<StreamBroken>()->why, "the relay does not reach the master");
+  // An attempt that takes too long to connect to the relay breaks, too, and another one follows.
+  bool is_given_back = false;
+  for (size_t i = 0; i < Route::kRounds && !is_given_back; ++i) {
+    const auto broken = agent_heard.Next<StreamBroken>();
+    ASSERT_TRUE(broken);
+    is_given_back = broken->why == "the relay does not reach the master";
+  }
+  EXPECT_TRUE(is_given_back);
   EXPECT_TRUE(RegisterOnce(agent.get(), &agent_heard));
 }
 
@@ -254,7 +261,7 @@ TEST_F(TlsRelayTest, AnOrdinaryHostIsNoRelay) {
 TEST_F(TlsRelayTest, AJobWithoutRelaysMakesNone) {
   server_.reset();
   has_relays_ = false;
-  Serve(address_);
+  Serve();
   EXPECT_EQ(Enroll(join_, {"host1"}, kAnswerPatience, /*is_relay=*/true).status().code(),
             absl::StatusCode::kPermissionDenied);
 }

@@ -2,7 +2,10 @@
 
 // For tests of streams: a real server, with what its clients and its host received.
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <poll.h>
+#include <sys/socket.h>
 
 #include <atomic>
 #include <chrono>
@@ -18,8 +21,10 @@
 #include <variant>
 
 #include "gtest/gtest.h"
+#include "paceline/base/fd.h"
 #include "paceline/model/test_report.h"
 #include "paceline/wire/client/agent_stream.h"
+#include "paceline/wire/client/control_client.h"
 #include "paceline/wire/client/tcp_dial.h"
 #include "paceline/wire/server/master_server.h"
 
@@ -80,6 +85,28 @@ class MuteConnection {
   const Fd fd_;
 };
 
+// A loopback port on which whoever sets SO_REUSEADDR may listen, one after the other. The kernel
+// gives it to nobody else meanwhile: it is bound here, but not listened on.
+class HeldPort {
+ public:
+  HeldPort() {
+    sockaddr_in bound{};
+    bound.sin_family = AF_INET;
+    bound.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* const any = reinterpret_cast<sockaddr*>(&bound);
+    socklen_t size = sizeof(bound);
+    const int on = 1;
+    EXPECT_TRUE(bind(fd_.get(), any, size) == 0 && getsockname(fd_.get(), any, &size) == 0 &&
+                setsockopt(fd_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0);
+    address_ = "127.0.0.1:" + std::to_string(ntohs(bound.sin_port));
+  }
+  const std::string& address() const { return address_; }
+
+ private:
+  const Fd fd_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::string address_;
+};
+
 class StreamTest : public testing::Test {
  protected:
   // Every process of paceline ignores SIGPIPE, and every master accepts TLS 1.3 only.
@@ -88,9 +115,11 @@ class StreamTest : public testing::Test {
     UseOnlyTls13();
   }
 
-  void Serve(const std::string& listen = "127.0.0.1:0") {
+  // Each time at the same address.
+  void Serve() {
+    address_ = port_.address();
     auto server =
-        MasterServer::Start({.listen = listen,
+        MasterServer::Start({.listen = address_,
                              .credentials = server_credentials_,
                              .has_relays = has_relays_,
                              .streams_per_peer_max = streams_per_peer_max_,
@@ -98,7 +127,6 @@ class StreamTest : public testing::Test {
                             [this](ServerEvent event) { return heard_.Post(std::move(event)); });
     ASSERT_TRUE(server.ok()) << server.status();
     server_ = *std::move(server);
-    address_ = "127.0.0.1:" + std::to_string(server_->port());
   }
   std::unique_ptr<AgentStream> Agent(Heard<AgentStreamEvent>* heard,
                                      std::optional<Credentials> credentials = {}) {
@@ -106,6 +134,16 @@ class StreamTest : public testing::Test {
         AgentStreamOptions{.address = address_,
                            .credentials = credentials.value_or(client_credentials_)},
         [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
+  }
+
+  // Waits until the client is connected. A watch does not wait for that: it fails when the first
+  // attempt to connect takes too long.
+  void AwaitMaster(ControlClient* client) {
+    std::thread host([this] {
+      if (const auto asked = heard_.Next<StatusAsked>()) asked->reply(JobStatus{});
+    });
+    EXPECT_TRUE(client->GetStatus().ok());
+    host.join();
   }
 
   // Registers at each opening of the stream until the server hears it. gRPC reports a call that is
@@ -139,10 +177,11 @@ class StreamTest : public testing::Test {
       ASSERT_TRUE(RegisterOnce(agent, agent_heard));
       server_.reset();
       ASSERT_TRUE(agent_heard->Next<StreamBroken>());
-      Serve(address_);
+      Serve();
     }
   }
 
+  const HeldPort port_;
   const std::string token_ = MakeToken();
   ServerCredentials server_credentials_{.token = token_};
   Credentials client_credentials_{.token = token_};

@@ -292,6 +292,9 @@ TEST_F(StreamTest, AnUnansweredCallDoesNotKeepTheServer) {
 
 TEST_F(StreamTest, WatchersGetPagesInOrder) {
   Serve();
+  ControlClient client(
+      {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
+  AwaitMaster(&client);
   constexpr uint64_t kEvents = 1000;
   std::thread host([&] {
     for (uint64_t seq = 1; seq <= kEvents;) {
@@ -305,8 +308,6 @@ TEST_F(StreamTest, WatchersGetPagesInOrder) {
       server_->SendEvents(wanted->watch, page, seq > kEvents);
     }
   });
-  ControlClient client(
-      {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
   uint64_t last = 0;
   const absl::Status status = client.WatchEvents(1, true, [&](const JobEvent& event) {
     EXPECT_EQ(event.seq, last + 1);
@@ -323,6 +324,7 @@ TEST_F(StreamTest, AWatchCanBeCancelled) {
   Serve();
   ControlClient client(
       {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
+  AwaitMaster(&client);
   std::thread host([&] {
     heard_.Next<EventsWanted>();
     client.Cancel();
