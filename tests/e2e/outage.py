@@ -12,7 +12,7 @@ NEVER = 1_000_000
 
 
 def start(job: Job, storage: Path, every: int = 10) -> None:
-    job.start(["--standalone", "--nproc-per-node", "2"], [
+    job.be_patient().start(["--standalone", "--nproc-per-node", "2"], [
         str(SCRIPTS / "flash.py"), "--checkpoint", str(storage / "ckpt"), "--out",
         str(job.state), "--steps", str(NEVER), "--every", str(every), "--cut"])
 

@@ -58,7 +58,7 @@ def kill(pid: int) -> None:
 
 def kill_launcher_of(job: Job) -> None:
     """The job trains, and nobody watches over it."""
-    job.start_steps(TWO, steps=100000)
+    job.be_patient().start_steps(TWO, steps=100000)
     job.until_stepping(2)
     assert job.launcher is not None
     job.launcher.kill()

@@ -19,9 +19,10 @@ NODES = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "2"]
 
 
 def start(job: Job, flags: list[str], *args: str, steps: int = 200) -> Job:
+    """No node of these jobs may be lost by its silence: that would be one more restore."""
     script = [str(SCRIPTS / "flash.py"), "--checkpoint", str(job.directory / "ckpt"),
               "--out", str(job.state), "--steps", str(steps), *args]
-    return job.start(flags, script)
+    return job.be_patient().start(flags, script)
 
 
 def restored(job: Job, rank: int) -> list[tuple[int, int, str]]:
@@ -61,7 +62,7 @@ def verify(job: Job) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("cut", [[], ["--cut"]])
 def test_a_killed_rank_goes_on_from_memory(job: Job, cut: list[str]) -> None:
-    start(job.be_patient(), NODES, "--hold", "190", *cut)
+    start(job, NODES, "--hold", "190", *cut)
     ranks = job.until_stepping(4, beyond=20)
     os.kill(ranks[1]["pid"], signal.SIGKILL)
     job.let_go()
@@ -94,7 +95,7 @@ def test_a_lost_node_is_replaced_and_goes_on_from_memory(job: Job) -> None:
 
 
 def test_a_killed_agent_or_master_costs_no_save(job: Job) -> None:
-    start(job.be_patient(), NODES, "--every", "25", "--hold", "290", steps=300)
+    start(job, NODES, "--every", "25", "--hold", "290", steps=300)
     ranks = job.until_stepping(4, beyond=20)
     node = ranks[0]["node"]
     former = job.agent_pid(node)
@@ -121,7 +122,7 @@ def test_steps_go_to_storage_as_asked_and_old_ones_go(job: Job) -> None:
 
 
 def test_status_tells_of_checkpoints_while_and_after_the_job(job: Job) -> None:
-    start(job.be_patient(), NODES, "--every", "10", "--hold", "290", steps=300)
+    start(job, NODES, "--every", "10", "--hold", "290", steps=300)
 
     def told() -> dict[str, object] | None:
         status = job.status()
@@ -232,7 +233,7 @@ def test_a_full_disk_costs_checkpoints_and_never_a_step(job: Job) -> None:
     try:
         script = [str(SCRIPTS / "flash.py"), "--checkpoint", str(small / "ckpt"), "--out",
                   str(job.state), "--steps", "100000", "--every", "10", "--cut"]
-        job.start(["--standalone", "--nproc-per-node", "2"], script)
+        job.be_patient().start(["--standalone", "--nproc-per-node", "2"], script)
         job.until_stepping(2, beyond=60)
         log = job.run_dir / "logs" / "node0" / "agent.log"
         eventually(lambda: "No space left" in log.read_text(), "the agent says why")
@@ -266,7 +267,8 @@ def test_a_script_alone_keeps_its_checkpoints(tmp_path: Path) -> None:
         python = Path(shutil.which("python3") or "python3")
     command = [str(python), str(SCRIPTS / "flash.py"), "--checkpoint", str(tmp_path / "ckpt"),
                "--out", str(tmp_path / "out"), "--steps"]
-    first = subprocess.Popen([*command, "100000"], env=env)
+    # It stands still at 150, so that it never gets as far as the second one, 200.
+    first = subprocess.Popen([*command, "200", "--hold", "150"], env=env)
     mark = tmp_path / "out" / "g0-r0"  # no launcher, no generation
     try:
         eventually(lambda: mark.exists() and int(mark.read_text() or 0) > 30, "it trains")
@@ -302,7 +304,7 @@ def test_a_sharded_model_goes_on_in_a_world_of_another_size(
     def run(one: Job, ranks: int, steps: int, out: str) -> dict[str, object]:
         script = [str(SCRIPTS / "sharded.py"), "--checkpoint", str(job.directory / "ckpt"),
                   "--steps", str(steps), "--out", str(job.directory / f"{out}.pt")]
-        one.start(["--standalone", "--nproc-per-node", str(ranks)], script)
+        one.be_patient().start(["--standalone", "--nproc-per-node", str(ranks)], script)
         assert one.wait() == 0, one.stderr
         return torch.load(job.directory / f"{out}.pt", weights_only=True)
 

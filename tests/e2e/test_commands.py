@@ -58,6 +58,8 @@ def failed_once(make_job: Callable[..., Job]) -> Job:
     job.be_patient().start_steps(TWO, "--fail", "1:5:raise", "--print", steps=100_000)
     job.until_stepping(2, beyond=8)
     job.until_event("world_running", 2)
+    # A rank tells of a step before it prints it, and of each world only the last lines are asked.
+    eventually(lambda: ask(job, "logs", "--rank", "0"), "rank 0 prints in its second world")
     return job
 
 
@@ -106,7 +108,7 @@ def test_a_job_that_runs_tells_all(failed_once: Job) -> None:
 
 
 def test_logs_of_an_ended_job_name_what_is_not_there(job: Job) -> None:
-    job.start_steps(TWO, "--print", steps=3)
+    job.be_patient().start_steps(TWO, "--print", steps=3)
     assert job.wait() == 0, job.stderr
     for words, what in ((["--rank", "99"], "there is no rank 99"),
                         (["--node", "nosuch"], "there is no node nosuch"),
@@ -220,6 +222,8 @@ def test_events_since_and_clean_older_than_look_at_the_time(make_job: Callable[.
     assert ask(job, "events", "--since", "1h") == everything
     eventually(lambda: not job.leftovers(), "all processes of the job are gone")
     eventually(lambda: not ask(job, "events", "--since", "10ms"), "its last event is old enough")
+    # The shards on this user's disk are other tests' as well.
+    job.env = {**job.env, "XDG_STATE_HOME": str(job.directory / "user-state")}
     (told,) = ask_host(job, "clean", "--older-than", "1h")
     assert "run directory" not in [item["kind"] for item in told["removed"]]
     assert job.run_dir.exists()
@@ -230,7 +234,7 @@ def test_events_since_and_clean_older_than_look_at_the_time(make_job: Callable[.
 
 def test_ranks_lines_that_stdout_does_not_take_are_told_once(job: Job) -> None:
     job.stdout_path = Path("/dev/full")
-    job.start_steps(TWO, "--print", steps=5)
+    job.be_patient().start_steps(TWO, "--print", steps=5)
     assert job.wait() == 0
     assert job.stderr.count("lines of the ranks cannot be shown here: No space left") == 1
     assert "step 4" in (job.run_dir / "logs/node0/g1/rank1.out").read_text()

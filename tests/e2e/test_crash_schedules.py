@@ -9,7 +9,7 @@ import os
 import random
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -59,6 +59,15 @@ def children_of(pid: int) -> list[int]:
     return found
 
 
+def is_process(pid: int, start_time: int) -> bool:
+    """Whether this is still the one that began then: soon the number is another process's."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return int(stat.rpartition(")")[2].split()[19]) == start_time
+
+
 @dataclass(frozen=True)
 class Said:
     """One line of a rank."""
@@ -71,7 +80,8 @@ class Said:
 
 def said_by(job: Job, rank: int) -> list[Said]:
     path = job.state / f"said-{rank}"
-    lines = [line.split(" ", 3) for line in path.read_text().splitlines()] if path.exists() else []
+    text = path.read_text() if path.exists() else ""
+    lines = [line.split(" ", 3) for line in text.split("\n")[:-1]]  # not half of the last one
     assert not [line for line in lines if line[0] == "WRONG"], lines
     return [Said(what, int(generation), int(number), " ".join(rest))
             for what, generation, number, *rest in lines]
@@ -89,7 +99,8 @@ class Crashes:
         self.stored: dict[int, int] = {}  # generation after such a loss → what storage had then
 
     def start(self) -> None:
-        self.job.start(SHAPE, [
+        # A node that is given up by its silence alone takes what it had in memory with it.
+        self.job.be_patient().start(SHAPE, [
             str(SCRIPTS / "exact.py"), "--checkpoint", str(self.job.directory / "ckpt"),
             "--out", str(self.job.state), "--size", str(self.size), "--every", self.every])
 
@@ -105,11 +116,12 @@ class Crashes:
     def pid(self, rank: int) -> int:
         return self.newest("began")[rank].number
 
-    def agent(self) -> int:
-        return self.job.agent_pid(self.prng.choice(self.nodes()))
-
-    def nodes(self) -> list[str]:
-        return sorted(path.parent.name for path in self.job.run_dir.glob("nodes/*/agent.json"))
+    def agents(self) -> list[int]:
+        """One that lives; none while all are started again."""
+        told = [json.loads(path.read_text())
+                for path in sorted(self.job.run_dir.glob("nodes/*/agent.json"))]
+        living = [one["pid"] for one in told if is_process(one["pid"], one["start_time"])]
+        return [self.prng.choice(living)] if living else []
 
     def arenas(self) -> list[Path]:
         root = Path(f"/dev/shm/paceline-{os.getuid()}") / self.job.card["id"]
@@ -122,16 +134,25 @@ class Crashes:
 
     # ---- what is done to it ----
     def kill_rank(self) -> None:
-        signal_all([self.pid(self.prng.choice(RANKS))], signal.SIGKILL)
+        self.end_ranks([self.prng.choice(RANKS)])
 
     def kill_all_ranks(self) -> None:
-        signal_all([self.pid(rank) for rank in RANKS], signal.SIGKILL)
+        self.end_ranks(RANKS)
 
     def kill_node(self) -> None:
         first = self.prng.choice([0, 2])
-        agent = self.agent()  # of that node or of the other one
-        signal_all([agent], signal.SIGSTOP)
-        signal_all([self.pid(first), self.pid(first + 1), agent], signal.SIGKILL)
+        agents = self.agents()  # of that node or of the other one
+        signal_all(agents, signal.SIGSTOP)
+        self.end_ranks([first, first + 1])
+        signal_all(agents, signal.SIGKILL)
+
+    def end_ranks(self, ranks: Iterable[int]) -> None:
+        """Their worlds are over then, also if one of them had died before. Without a note of that,
+        a world that began after an earlier fault would pass for the one after this fault."""
+        began = self.newest("began")
+        ended = [began[rank] for rank in ranks]
+        self.past = max(self.past, *(line.generation for line in ended))
+        signal_all([line.number for line in ended], signal.SIGKILL)
 
     def kill_everything(self) -> None:
         self.end_everything()
@@ -163,21 +184,21 @@ class Crashes:
         return found
 
     def kill_agent(self) -> None:
-        signal_all([self.agent()], signal.SIGKILL)
+        signal_all(self.agents(), signal.SIGKILL)
 
     def kill_master(self) -> None:
         signal_all([self.job.card["master"]["pid"]], signal.SIGKILL)
 
     def freeze_rank(self) -> None:
-        self.freeze(self.pid(self.prng.choice(RANKS)))
+        self.freeze([self.pid(self.prng.choice(RANKS))])
 
     def freeze_agent(self) -> None:
-        self.freeze(self.agent())
+        self.freeze(self.agents())
 
-    def freeze(self, pid: int) -> None:
-        signal_all([pid], signal.SIGSTOP)
+    def freeze(self, pids: list[int]) -> None:
+        signal_all(pids, signal.SIGSTOP)
         time.sleep(self.prng.uniform(0, 0.8))
-        signal_all([pid], signal.SIGCONT)
+        signal_all(pids, signal.SIGCONT)
 
     def flip_memory(self) -> None:
         """One bit of one of the arenas, wherever it is."""

@@ -6,9 +6,10 @@ import contextlib
 import os
 import re
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
-from job import Job, eventually, runtime_dir
+from job import GRACE_S, Job, eventually, runtime_dir
 
 CYCLES = int(os.environ.get("PACELINE_CYCLES", "10"))
 RESTARTS = 4 * CYCLES
@@ -59,7 +60,7 @@ def test_cycles_leave_nothing(tmp_path: Path) -> None:
     jobs: list[Job] = []
     for cycle in range(CYCLES):
         job = Job(tmp_path, f"run{cycle}", {"TMPDIR": str(temporary)}, is_alone=True)
-        job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
+        job.be_patient().start(["--standalone", "--nproc-per-node", "2"], [str(script)])
         assert job.wait() == 0, job.stderr
         # The test looks where there is something to be seen.
         assert str(job.card["id"]) in (tmp_path / "arenas0").read_text()
@@ -77,38 +78,45 @@ def descriptors(pid: int) -> list[str]:
     return found
 
 
-def open_files(job: Job) -> dict[str, list[str]]:
-    """Descriptors of each process of the control plane, at the moment when it had fewest."""
+def open_files(job: Job, enough: Mapping[str, int] | None = None) -> dict[str, list[str]]:
+    """Descriptors of each process of the control plane, at the moment when it had fewest: within a
+    second, or until each has had no more than `enough`."""
     pids = {"launcher": job.card["launcher"]["pid"], "master": job.card["master"]["pid"],
             "agent": job.agent_pid("node0")}
-    pids["starter"] = next(starter for starter in (
-        int(Path(f"/proc/{rank['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
-        for rank in job.ranks().values()))
-    # Sockets of commands that asked a moment ago come and go; what leaks stays.
-    looks, worlds = [], []
-    for _ in range(20):
+    rank = job.until_stepping(2)[0]["pid"]
+    pids["starter"] = int(Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    # Sockets of commands that asked a moment ago come and go, late if their process waits for its
+    # turn; what leaks stays.
+    fewest: dict[str, list[str]] = {}
+    begin, worlds, is_done = time.monotonic(), set[str](), False
+    while not is_done and time.monotonic() < begin + GRACE_S:
         seen = {what: descriptors(pid) for what, pid in pids.items()}
         # The launcher follows the files of the last two worlds. How many there are depends on how
         # far a world got before its first rank failed, and on when the launcher heard of them.
         files = {name for name in seen["launcher"] if RANK_FILE.search(name)}
-        worlds.append({os.path.dirname(name) for name in files})
+        worlds = {os.path.dirname(name) for name in files}
         seen["launcher"] = [name for name in seen["launcher"] if name not in files]
-        looks.append(seen)
+        fewest = {what: min(fewest.get(what, names), names, key=len)
+                  for what, names in seen.items()}
+        is_enough = (time.monotonic() > begin + 1 if enough is None
+                     else all(len(names) <= enough[what] for what, names in fewest.items()))
+        # A look in the middle of a change of worlds sees three of them.
+        is_done = is_enough and len(worlds) <= 2
         time.sleep(0.05)
-    # A look in the middle of a change of worlds sees three of them.
-    assert min(map(len, worlds)) <= 2, worlds
-    return {what: min((look[what] for look in looks), key=len) for what in pids}
+    assert len(worlds) <= 2, worlds
+    return fewest
 
 
-def run_until_quiet(job: Job, restarts: int) -> dict[str, list[str]]:
+def run_until_quiet(job: Job, restarts: int,
+                    enough: Mapping[str, int] | None = None) -> dict[str, list[str]]:
     script = job.directory / f"failing{restarts}.py"
     script.write_text(FAILING.format(restarts=restarts))
-    job.start(["--standalone", "--nproc-per-node", "2"], [str(script)])
+    job.be_patient().start(["--standalone", "--nproc-per-node", "2"], [str(script)])
     eventually(lambda: job.step() == restarts or None, f"{restarts} restarts", job=job)
     # The launcher knows the last world, too.
     eventually(lambda: f" trains, at step {restarts}\n" in job.stderr,
                "the launcher tells of the last world", job=job)
-    files = open_files(job)
+    files = open_files(job, enough)
     (job.directory / "seen").touch()
     assert job.wait() == 0, job.stderr
     (job.directory / "seen").unlink()
@@ -117,7 +125,8 @@ def run_until_quiet(job: Job, restarts: int) -> dict[str, list[str]]:
 
 def test_restarts_leave_nothing_open(tmp_path: Path) -> None:
     few = run_until_quiet(Job(tmp_path, "few", is_alone=True), 2)
-    many = run_until_quiet(Job(tmp_path, "many", is_alone=True), RESTARTS)
+    enough = {what: len(names) for what, names in few.items()}
+    many = run_until_quiet(Job(tmp_path, "many", is_alone=True), RESTARTS, enough)
     # What a restart leaves open is there forty times. Fewer are no leak: what ends by itself, such
     # as a starter that was replaced, may still be open after the few.
     piled_up = {what: len(many[what]) - len(few[what]) for what in few}

@@ -65,7 +65,7 @@ def test_rows_that_ranks_cannot_share_are_refused(job: Job, row: str) -> None:
 
 @pytest.mark.parametrize("row", ["hidden", "shuffled by pid"])
 def test_rows_that_a_restart_changes_are_refused(job: Job, make_job, row: str) -> None:
-    start(job, 1, 3, job.directory / "ckpt", row)
+    start(job.be_patient(), 1, 3, job.directory / "ckpt", row)
     assert job.wait() == 0, job.stderr
     again = make_job("again")
     start(again, 1, 6, job.directory / "ckpt", row, "--max-restarts", "0")

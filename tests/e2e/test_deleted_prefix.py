@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ pytest.importorskip("moto", reason="S3 NOT TESTED: tools/setup.sh venv installs 
 
 from object_store import BUCKET, ObjectStore
 
+LIMIT_S = 600  # each run imports torch
 PREFIX = "runs/gpt/"
 PLACE = f"s3://{BUCKET}/{PREFIX}"
 MARKER = f"{PREFIX}.paceline-id"
@@ -43,7 +45,7 @@ class Trainings:
         }  # fmt: skip
 
     def run(self, script: str = TRAIN, **environment: str) -> str:
-        done = subprocess.run([sys.executable, "-c", script, PLACE], timeout=100, check=False,
+        done = subprocess.run([sys.executable, "-c", script, PLACE], timeout=LIMIT_S, check=False,
                               env=self.environment | environment,
                               capture_output=True, text=True)  # fmt: skip
         assert done.returncode == 0, done.stderr
@@ -60,7 +62,8 @@ class Trainings:
 
 @pytest.fixture
 def trainings() -> Iterator[Trainings]:
-    runtime = Path(f"/tmp/pl-prefix-{os.getpid()}")
+    # Each test has its own: keepers of the test before live on for a minute.
+    runtime = Path(tempfile.mkdtemp(prefix="pl-prefix-", dir="/tmp"))
     server = ObjectStore()
     yield Trainings(server, runtime)
     server.stop()

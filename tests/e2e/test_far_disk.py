@@ -3,7 +3,6 @@ server is gone. A real one for the kernel: FUSE, whose server a test stops and e
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,11 @@ from outage import NEVER, ends_whole, goes_on_without_storage, start, stops_with
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
 pytestmark = needs_fuse
+
+
+@pytest.fixture
+def job(job: Job) -> Job:
+    return job.be_patient()  # worlds and restores are counted
 
 
 @pytest.fixture
@@ -42,9 +46,8 @@ def test_row_36_a_node_that_is_new_goes_on_from_memory_before_a_silent_server(
     start(job, far.path, every=NEVER)
     job.until_stepping(2, beyond=10)
     with far.silent():
-        ranks = job.until_stepping(2, beyond=job.step() + 30)
-        for pid in (job.agent_pid("node0"), *(rank["pid"] for rank in ranks.values())):
-            os.kill(pid, signal.SIGKILL)
+        job.until_stepping(2, beyond=job.step() + 30)
+        job.kill_node("node0")
         job.until_event("world_running", 2)
         decided = job.events("restore_decided")
         assert len(decided) == 2 and "from memory" in decided[-1]["sentence"]

@@ -122,7 +122,7 @@ def script_that_does_not_close(job: Job) -> Path:
 
 def test_a_script_that_does_not_close_is_told_the_same(job: Job, small: Path) -> None:
     script = script_that_does_not_close(job)
-    job.env = {**job.env, "PACELINE_TIMERS_STORAGE_WAIT": "1s"}
+    job.be_patient().env |= {"PACELINE_TIMERS_STORAGE_WAIT": "1s"}
     job.start(["--standalone", "--nproc-per-node", "1"], [str(script), str(small / "ckpt")])
     assert job.wait() == 11, job.stderr
     assert not job.events("rank_failed")
@@ -154,8 +154,8 @@ def test_a_rank_that_prints_outlives_a_full_disk_of_logs(job: Job, small: Path) 
         "    print('x' * 100)\n"
         "print('y' * 100, file=sys.stderr)\n"
         "open('done', 'w').close()\n")
-    job.start(["--standalone", "--nproc-per-node", "1", "--log-dir", str(small / "logs")],
-              [str(script)])
+    job.be_patient().start(
+        ["--standalone", "--nproc-per-node", "1", "--log-dir", str(small / "logs")], [str(script)])
     assert job.wait() == 0, job.stderr
     assert (job.directory / "done").exists()
     assert not job.events("rank_failed")

@@ -12,8 +12,8 @@ RANKS = 3
 
 
 def start(job: Job, *args: str) -> None:
-    job.start(["--standalone", "--nproc-per-node", str(RANKS)],
-              [str(SCRIPTS / "hangs.py"), *args])
+    job.be_patient().start(["--standalone", "--nproc-per-node", str(RANKS)],
+                           [str(SCRIPTS / "hangs.py"), *args])
 
 
 def test_a_stopped_rank_is_named_and_restarted(job: Job) -> None:

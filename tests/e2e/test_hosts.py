@@ -7,6 +7,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -63,8 +64,9 @@ def test_a_name_that_does_not_resolve_yet_is_waited_for(hosts: list[Host]) -> No
     first, second, _ = hosts
     names = first.hosts_file.read_text()
     first.hosts_file.write_text(names.replace("host0", "elsewhere"))
+    flags = token_flags(first)  # once: the first host reads the file while the second one starts
     for host in (first, second):
-        host.start(["--nnodes", "2", *token_flags(first)])
+        host.start(["--nnodes", "2", *flags])
     for host in (first, second):
         eventually(lambda job=host.job: "waiting for the host name host0" in job.stderr,
                    f"{host.name} says so", job=host.job)
@@ -79,8 +81,9 @@ def test_a_name_that_led_elsewhere_at_first_starts_the_master_where_it_leads(
     first, second, _ = hosts
     names = first.hosts_file.read_text()
     first.hosts_file.write_text(names.replace("host0", f"host0-later\n{address(2)} host0"))
+    flags = token_flags(first)
     for host in (first, second):
-        host.start(["--nnodes", "2", *token_flags(first)])
+        host.start(["--nnodes", "2", *flags])
     for host in (first, second):
         eventually(lambda job=host.job: f"waiting for the master at {ENDPOINT}" in job.stderr,
                    f"{host.name} follows the name", job=host.job)
@@ -96,18 +99,30 @@ def test_a_host_that_nobody_hears_comes_back(hosts: list[Host]) -> None:
     cut_and_mend(hosts, hosts[2].mute, hosts[2].unmute)
 
 
+def steps_of_its_world(job: Job, rank: int) -> int:
+    """How many that rank has made in the world in which rank 0 is now."""
+    generation = job.steps_done(0)[-1][0] if job.steps_done(0) else -1
+    return sum(of == generation for of, _ in job.steps_done(rank))
+
+
 def test_a_host_that_is_silent_for_seconds_is_waited_for(hosts: list[Host]) -> None:
     """The script tells of no checkpoint, so to go on without the host would cost ten seconds."""
     first, _, third = hosts
-    first.job.env |= TOGETHER
-    start(hosts, "--nnodes", "2:3", script=Job.steps_script(first.job.state, 100_000))
-    before = until_training(first, 3, beyond=1_000)[third.name]
+    # No limit but those ten seconds.
+    first.job.env |= {**TOGETHER, "PACELINE_TIMERS_LOST_AFTER_MAX": "60s"}
+    start(hosts, "--nnodes", "2:3", "--grow", "now",
+          script=Job.steps_script(first.job.state, 100_000))
+    # A busy machine may lose a host before; the world that counts then is the one after it.
+    eventually(lambda: steps_of_its_world(first.job, rank=2) > 1_000, "a thousand steps of three",
+               job=first.job)
+    before = until_training(first, 3)[third.name]
+    known = [len(first.job.events(kind)) for kind in ("node_lost", "world_formed")]
     third.link("down")
     time.sleep(4)
     third.link("up")
     after = until_training(first, 3, beyond=before["step"] + 900)[third.name]
     assert after["pid"] == before["pid"]
-    assert not first.job.events("node_lost") and len(first.job.events("world_formed")) == 1
+    assert [len(first.job.events(kind)) for kind in ("node_lost", "world_formed")] == known
 
 
 def test_a_host_that_reboots_comes_back(hosts: list[Host]) -> None:
@@ -131,13 +146,15 @@ def test_a_host_whose_processes_are_all_killed_comes_back(hosts: list[Host]) -> 
     start(hosts, "--nnodes", "3")
     old = until_training(first, 3, beyond=3)[third.name]["pid"]
     assert third.job.launcher is not None
+    lost = len(first.job.events("node_lost"))
     agent = third.job.agent_pid(third.name)
     os.kill(agent, signal.SIGSTOP)  # it must not see its rank die
     # The agent last: its launcher starts the next one at once, which would adopt a living rank.
     others = [pid for pid in third.pids() if pid not in (third.job.launcher.pid, agent)]
     for pid in [*others, agent]:
-        os.kill(pid, signal.SIGKILL)
-    first.job.until_event("node_lost")
+        with suppress(ProcessLookupError):  # it may end with the one before
+            os.kill(pid, signal.SIGKILL)
+    first.job.until_event("node_lost", lost + 1)
     assert until_training(first, 3)[third.name]["pid"] != old
     assert third.job.launcher.poll() is None
 
@@ -145,6 +162,7 @@ def test_a_host_whose_processes_are_all_killed_comes_back(hosts: list[Host]) -> 
 @pytest.mark.parametrize(("grow", "state", "size"), [("now", "seated", 3), ("never", "spare", 2)])
 def test_a_host_that_comes_late(hosts: list[Host], grow: str, state: str, size: int) -> None:
     first, second, third = hosts
+    first.job.be_patient()  # a spare would take the place of a host that is lost
     flags = ["--nnodes", "2:3", "--grow", grow]
     join = start([first, second], *flags)
     step = max(rank["step"] for rank in until_training(first, 2, beyond=3).values())
@@ -182,6 +200,8 @@ def test_a_host_with_the_certificate_of_another_node_is_refused(hosts: list[Host
 
 def test_a_second_host_of_one_name_is_refused(hosts: list[Host]) -> None:
     first, second, third = hosts
+    # The newcomer would have the place of a host that is silent for so long, and asks for as long.
+    first.job.env |= {"PACELINE_TIMERS_LOST_AFTER": "6s"}
     flags = ["--nnodes", "2:3", "--grow", "now"]
     join = start([first, second], *flags)
     until_training(first, 2, beyond=3)
@@ -196,6 +216,7 @@ def test_a_second_host_of_one_name_is_refused(hosts: list[Host]) -> None:
 
 def test_commands_reach_a_tls_job_from_each_host(hosts: list[Host]) -> None:
     first, second, _ = hosts
+    first.job.be_patient()
     start([first, second], "--nnodes", "2")
     until_training(first, 2, beyond=3)
     for host in (first, second):
@@ -258,11 +279,11 @@ def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
     assert first.job.card["relay"] == "" and third.job.card["relay"] == ""
     assert second.job.card["relay"] == f"{second.name}:29401"
 
-    agent = (first.job.node(second.name) or {})["agent_pid"]
-    before = max(rank["step"] for rank in until_training(first, 3).values())
+    agent = second.job.agent_pid(second.name)
+    before = max(rank["step"] for rank in until_training(first, 3, beyond=1).values())
     os.kill(agent, signal.SIGKILL)
-    eventually(lambda: (first.job.node(second.name) or {})["agent_pid"] not in (agent, None),
-               "host1 has a new agent, and with it a new relay")
+    eventually(lambda: (first.job.node(second.name) or {}).get("agent_pid") not in (agent, None),
+               "host1 has a new agent, and with it a new relay", job=first.job)
     until_training(first, 3, beyond=before + 10)
     assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
     assert [host.job.wait() for host in hosts] == [143, 143, 143], third.job.stderr
@@ -287,9 +308,9 @@ def test_a_relay_stays_until_the_hosts_behind_it_know_of_the_end(hosts: list[Hos
 def test_without_its_relays_a_host_finds_the_master_within_seconds(hosts: list[Host]) -> None:
     """All are started together, and the host that was to be the relay never comes."""
     first, second, _ = hosts
-    began = time.monotonic()
     start([first, second], "--nnodes", "2", "--relays", "host2:29401")
-    first.job.until_event("node_joined", 2)
-    # Three rounds of at most 2 s, and the start of two hosts. Rounds of 10 s would take longer.
-    assert time.monotonic() - began < 30, "each refused connection cost 10 s"
+    began = time.time()  # both are started; how late this test looks does not count
+    joined = max(event["time"] for event in first.job.until_event("node_joined", 2))
+    # Three rounds of at most 2 s. Rounds of 10 s would take longer.
+    assert joined - began < 25, "each refused connection cost 10 s"
     until_training(first, 2, beyond=3)

@@ -17,7 +17,7 @@ TWO = ["--standalone", "--nproc-per-node", "2"]
 
 @pytest.mark.alone
 def test_a_job_whose_run_directory_was_removed_is_listed_and_stopped(job: Job) -> None:
-    job.start_steps(TWO, steps=100000)
+    job.be_patient().start_steps(TWO, steps=100000)
     job.until_stepping(2, beyond=3)
     job_id = job.card["id"]
     shutil.move(job.run_dir, job.directory / "moved")

@@ -42,7 +42,7 @@ def test_jobs_that_share_a_log_dir_do_not_touch_each_other(make_job: Callable[..
     script = ("import os, signal\nprint('today')\n"
               "if os.environ['TORCHELASTIC_RESTART_COUNT'] == '0':\n"
               "    os.kill(os.getpid(), signal.SIGKILL)\n")
-    second.start([*ONE, "--log-dir", "logs"], write(second, script))
+    second.be_patient().start([*ONE, "--log-dir", "logs"], write(second, script))
     assert second.wait() == 0, second.stderr
     assert "yesterday" not in second.stdout
     assert second.stdout.count("today") == 2
@@ -61,15 +61,15 @@ def test_ranks_see_the_master_port_that_was_given(job: Job, method: str) -> None
         f"dist.init_process_group('gloo', init_method='{method.format(port=port)}',\n"
         "    rank=int(os.environ['RANK']), world_size=int(os.environ['WORLD_SIZE']))\n"
         "print('sum', dist.get_world_size())\n"))
-    job.start(["--nproc-per-node", "2", "--master-addr", "127.0.0.1", "--master-port", str(port)],
-              script)
+    job.be_patient().start(["--nproc-per-node", "2", "--master-addr", "127.0.0.1",
+                            "--master-port", str(port)], script)
     assert job.wait() == 0, job.stderr
     assert f"port {port}" in job.stdout
     assert "sum 2" in job.stdout
 
 
 def test_the_same_command_typed_twice_makes_two_nodes(make_job: Callable[..., Job]) -> None:
-    first, second = make_job("first"), make_job("second")
+    first, second = make_job("first").be_patient(), make_job("second").be_patient()
     endpoint = f"127.0.0.1:{free_port()}"
     script = write(first, "from os import environ\n"
                           "print('rank', environ['RANK'], environ['WORLD_SIZE'])\n")
@@ -185,8 +185,8 @@ def test_process_groups_at_one_address_one_after_the_other(job: Job) -> None:
         "    dist.barrier()\n"
         "    print('rank', rank, 'turn', turn, 'met', int(ones))\n"
         "    dist.destroy_process_group()\n"))
-    job.start(["--nproc-per-node", "2", "--max-restarts", "0", "--master-addr", "localhost",
-               "--master-port", str(port)], script)
+    job.be_patient().start(["--nproc-per-node", "2", "--max-restarts", "0", "--master-addr",
+                            "localhost", "--master-port", str(port)], script)
     assert job.wait() == 0, job.stderr
     assert "rank 0 turn 4 met 2" in job.stdout
 

@@ -10,8 +10,8 @@ pytest.importorskip("torch", reason="the layouts are torch's")
 
 
 def run(one: Job, ranks: int, verb: str, folder: str) -> None:
-    one.start(["--standalone", "--nproc-per-node", str(ranks)],
-              [str(SCRIPTS / "layouts.py"), verb, folder])
+    one.be_patient().start(["--standalone", "--nproc-per-node", str(ranks)],
+                           [str(SCRIPTS / "layouts.py"), verb, folder])
     assert one.wait() == 0, one.stderr
 
 

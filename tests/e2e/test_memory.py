@@ -47,7 +47,8 @@ def test_a_rank_out_of_memory_is_named(job: Job, small_group: Path) -> None:
     members = small_group / own_group()[2]
     inside = ["/bin/sh", "-c", f'echo $$ > "{members}" && exec "$@"', "sh"]
     script = job.steps_script(job.state, 30)
-    job.start(TWO, [*script, "--fail", "1:10:memory"], prefix=inside)
+    # Whatever of the job waits for memory before the kernel ends the rank is not lost.
+    job.be_patient().start(TWO, [*script, "--fail", "1:10:memory"], prefix=inside)
     assert job.wait() == 0, job.stderr
     (failed,) = job.events("rank_failed")
     assert "ran out of memory" in failed["sentence"]
@@ -55,17 +56,16 @@ def test_a_rank_out_of_memory_is_named(job: Job, small_group: Path) -> None:
 
 
 def test_a_killed_rank_is_not_called_out_of_memory(job: Job) -> None:
-    job.start_steps(TWO, "--fail", "1:10:kill", steps=30)
+    job.be_patient().start_steps(TWO, "--fail", "1:10:kill", steps=30)
     assert job.wait() == 0, job.stderr
     (failed,) = job.events("rank_failed")
     assert "SIGKILL" in failed["sentence"] and "memory" not in failed["sentence"]
 
 
 @contextmanager
-def ask_for_memory(job: Job) -> Iterator[None]:
-    """The agent of the job needs more than it may have, at once and not just when it happens to:
-    it has to keep the beginnings of lines that never end."""
-    (path,) = runtime_dir(job.directory).glob("checkpoints-*.sock")
+def ask_for_memory(path: Path) -> Iterator[None]:
+    """The agent that listens there needs more than it may have, at once and not just when it
+    happens to: it has to keep the beginnings of lines that never end."""
     with ExitStack() as open_ones:
         for _ in range(16):
             line = open_ones.enter_context(socket.socket(socket.AF_UNIX))
@@ -81,13 +81,15 @@ def test_row_30_an_agent_that_ran_out_of_memory_costs_no_save(
     """A limit that is too tight for it, from one moment to the next: a new one goes on."""
     pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
     storage = job.directory / "ckpt"
-    job.start(TWO, [str(SCRIPTS / "flash.py"), "--checkpoint", str(storage), "--out",
+    job.be_patient().start(TWO, [
+        str(SCRIPTS / "flash.py"), "--checkpoint", str(storage), "--out",
                     str(job.state), "--steps", "1000000", "--every", "25"])
     job.until_event("checkpoint_committed")
     agent = job.agent_pid("node0")
+    (path,) = runtime_dir(job.directory).glob("checkpoints-*.sock")  # before a new agent binds it
     (small_group / "cgroup.procs").write_text(str(agent))
     (small_group / own_group()[1]).write_text(str(256 << 10))
-    with ask_for_memory(job):
+    with ask_for_memory(path):
         eventually(lambda: job.agent_pid("node0") != agent, "a new agent", job=job)
     (job.state / "enough").touch()
     assert job.wait() == 0, job.stderr

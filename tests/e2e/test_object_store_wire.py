@@ -48,7 +48,7 @@ def store() -> Iterator[ObjectStore]:
 
 @pytest.fixture
 def make_s3_job(tmp_path: Path, store: ObjectStore) -> Callable[[str], Job]:
-    return lambda name: Job(tmp_path, name, env=store.environment())
+    return lambda name: Job(tmp_path, name, env=store.environment()).be_patient()
 
 
 def run(job: Job, steps: int) -> None:

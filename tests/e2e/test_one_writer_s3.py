@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +19,7 @@ pytest.importorskip("moto", reason="S3 NOT TESTED: tools/setup.sh venv installs 
 
 from object_store import BUCKET, ObjectStore
 
+LIMIT_S = 600  # each run imports torch
 PLACE = f"s3://{BUCKET}/runs/one"
 TRAIN = """
 import sys, torch, paceline.torch as pl
@@ -45,7 +47,7 @@ def store() -> Iterator[ObjectStore]:
 @pytest.fixture
 def runtime() -> Iterator[Path]:
     """pytest's own folders are too long for a socket's path."""
-    folder = Path(f"/tmp/pl-s3-{os.getpid()}")
+    folder = Path(tempfile.mkdtemp(prefix="pl-s3-", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -54,7 +56,7 @@ def train(store: ObjectStore, runtime: Path) -> tuple[int, str]:
     environment = os.environ | store.environment() | {
         "PACELINE_RUNTIME_DIR": str(runtime), "XDG_STATE_HOME": str(runtime / "state")
     }  # fmt: skip
-    done = subprocess.run([sys.executable, "-c", TRAIN, PLACE], env=environment, timeout=100,
+    done = subprocess.run([sys.executable, "-c", TRAIN, PLACE], env=environment, timeout=LIMIT_S,
                           capture_output=True, text=True, check=False)  # fmt: skip
     return done.returncode, done.stdout + done.stderr
 

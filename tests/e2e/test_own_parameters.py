@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import pytest
-from job import SCRIPTS, Job
+from job import SCRIPTS, TOGETHER, Job
 
 pytest.importorskip("torch", reason="the stages are torch's")
 STAGES = SCRIPTS / "stages.py"
 
 
 def run(one: Job, ranks: int, folder: str, steps: int) -> int:
-    one.start(["--standalone", "--nproc-per-node", str(ranks), "--max-restarts", "0"],
-              [str(STAGES), folder, str(steps)])
+    flags = ["--standalone", "--nproc-per-node", str(ranks), "--max-restarts", "0"]
+    one.be_patient().start(flags, [str(STAGES), folder, str(steps)])
     return one.wait()
 
 
@@ -31,6 +31,7 @@ def test_another_number_of_ranks_is_refused_by_name(job: Job, make_job) -> None:
 
 def test_a_job_that_lost_a_node_waits_for_the_same_number_of_ranks(job: Job) -> None:
     nodes = ["--standalone", "--local-nodes", "2", "--nproc-per-node", "1", "--nnodes", "1:2"]
+    job.be_patient().env |= TOGETHER
     job.start([*nodes, "--replace-nodes", "off"],
               [str(STAGES), str(job.directory / "ckpt"), "100000"])
     before = job.until_stepping(2, beyond=5)

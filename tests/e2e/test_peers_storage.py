@@ -71,6 +71,7 @@ def store(hosts: list[Host]) -> Iterator[ReachableStore]:
 
 
 def run(hosts: Sequence[Host], *flags: str, script: Sequence[str]) -> None:
+    hosts[0].job.be_patient()
     start(hosts, *flags, script=script)
     for host in hosts:
         assert host.job.wait() == 0, host.job.stderr
@@ -106,7 +107,10 @@ def test_a_step_in_memory_is_rescued_to_an_object_store(
                            for host in (second, third) for one in fetched(host)),
                "another host has a copy of rank 0's step", job=first.job)
     first.crash()
-    eventually(lambda: "paceline ckpt rescue" in second.job.stderr, "its host is lost")
+    # A host that still believes in the master would tell the command so.
+    for host in (second, third):
+        eventually(lambda host=host: "paceline ckpt rescue" in host.job.stderr,
+                   f"{host.name} names the command", job=host.job)
     done = second.command("ckpt", "rescue", str(second.job.run_dir))
     assert done.returncode == 0, (done, second.job.stderr)
     assert f"to storage: {place}/step-" in done.stdout, done

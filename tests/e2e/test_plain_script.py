@@ -10,7 +10,7 @@ pytest.importorskip("torch", reason="the scripts train with torch")
 
 def start(job: Job, *args: str) -> None:
     script = [str(SCRIPTS / "plain.py"), "--dir", str(job.state), *args]
-    job.start(["--standalone", "--nproc-per-node", "1"], script)
+    job.be_patient().start(["--standalone", "--nproc-per-node", "1"], script)
 
 
 @pytest.mark.parametrize("optimizer", ["AdamW", "SGD"])

@@ -90,8 +90,8 @@ def test_an_open_address_without_encryption(job: Job) -> None:
 
 
 def test_a_wrong_token_is_refused_and_nothing_is_touched(job: Job) -> None:
-    job.start_steps(TWO, steps=100000)
-    before = job.until_stepping(2)
+    job.be_patient().start_steps(TWO, steps=100000)
+    before = job.until_stepping(2, beyond=1)
     token = job.run_dir / "token"
     right = token.read_text()
     token.write_text("0" * 64 + "\n")
@@ -118,6 +118,9 @@ def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
     job.run_dir.mkdir(mode=0o700)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(job.run_dir)],
                    check=True)
+    # A launcher gives up after five masters that ended at once, and this test may be slow.
+    job.be_patient().env |= {"PACELINE_TIMERS_RESPAWN_DELAY": "2s",
+                             "PACELINE_TIMERS_RESPAWN_DELAY_MAX": "20s"}
     try:
         job.start_steps(TWO, steps=100000)
         before = job.until_stepping(2, beyond=3)
@@ -190,11 +193,13 @@ def test_an_interpreter_without_the_package(job: Job, bare_python: str) -> None:
 
 
 def test_a_resumed_job_keeps_its_own_interpreter(job: Job, bare_python: str) -> None:
-    job.start_steps(TWO, steps=300)
+    job.be_patient().start_steps(TWO, "--hold", "50", steps=100)
     job.until_stepping(2)
     assert job.launcher is not None
     job.launcher.kill()
     job.launcher.wait()
     job.env = {**job.env, "PYTHON_EXEC": bare_python, "PYTHONPATH": ""}
     job.start(["--resume"], [])
+    job.until_watched()
+    job.let_go()
     assert job.wait() == 0, job.stderr

@@ -7,12 +7,12 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 from hosts import Host, again, fetched, join_string, needs_hosts, start, until_training
-from job import SCRIPTS, TOGETHER, Job, JsonDict, eventually
+from job import PATIENT, SCRIPTS, TOGETHER, Job, JsonDict, eventually
 from jsonschema import Draft202012Validator
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -20,6 +20,16 @@ pytestmark = needs_hosts
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "ckpt_rescue.json"
 RARELY = ["--every", "1000000"]  # nothing goes to storage before the end
+# No host is lost but the master's, which is ended; the others notice that by themselves.
+STEADY = {name: PATIENT[name] for name in ("PACELINE_TIMERS_LOST_AFTER",
+                                           "PACELINE_TIMERS_LOST_AFTER_MAX")}
+
+
+@pytest.fixture
+def hosts(hosts: list[Host]) -> list[Host]:
+    for host in hosts:
+        host.job.env |= STEADY
+    return hosts
 
 
 def directory(host: Host) -> Path:
@@ -218,7 +228,8 @@ def that_does_not_end(pid: int) -> Iterator[None]:
     try:
         yield
     finally:
-        os.kill(pid, signal.SIGCONT)
+        with suppress(ProcessLookupError):  # its agent kills it when the grace is over
+            os.kill(pid, signal.SIGCONT)
 
 
 def until_ranks_end(host: Host) -> None:

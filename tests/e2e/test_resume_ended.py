@@ -13,6 +13,11 @@ from job import SCRIPTS, Job, eventually
 ONE = ["--standalone", "--nproc-per-node", "1", "--stop-grace", "1h"]
 
 
+@pytest.fixture
+def job(job: Job) -> Job:
+    return job.be_patient()  # runs and failures are counted
+
+
 def script_of(job: Job, text: str) -> Path:
     script = job.directory / "script.py"
     script.write_text(text)
@@ -118,7 +123,8 @@ def test_the_same_command_in_the_next_container_goes_on(job: Job) -> None:
     """A scheduler knows one command, and the directory is on a disk that stays."""
     script = script_of(job, UNTIL_GO)
     job.start(ONE, [str(script)], CONTAINER)
-    eventually((job.directory / "runs").exists, "the script runs", job=job)
+    runs = job.directory / "runs"
+    eventually(lambda: runs.exists() and runs.read_text() == "x", "the script runs", job=job)
     assert job.launcher is not None
     job.launcher.kill()
     job.launcher.wait()
@@ -174,8 +180,9 @@ def test_a_stop_after_a_host_was_lost_keeps_the_memory_of_the_others(hosts: list
         str(SCRIPTS / "flash.py"), "--checkpoint", str(here / "ckpt"), "--out", str(here / "out"),
         "--steps", "100000", "--every", "1000000", "--replicas", "0"])
     until_training(first, 2, beyond=20)
+    lost = len(first.job.events("node_lost"))
     second.crash()
-    first.job.until_event("node_lost")
+    first.job.until_event("node_lost", lost + 1)
     assert first.job.launcher is not None
     first.job.launcher.send_signal(signal.SIGTERM)
     assert first.job.wait() == 143, first.job.stderr

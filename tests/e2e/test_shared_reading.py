@@ -54,9 +54,17 @@ def save(hosts: list[Host], place: str) -> list[Host]:
     """By rows, by two hosts, which are returned."""
     (hosts[0].job.directory / "reshard.py").write_text(SCRIPT)
     two = hosts[:2]
+    hosts[0].job.be_patient()
     out = str(hosts[0].job.directory / "rows")
     run(two, "--nnodes", "2", script=[*words(two, place, "0"), out])
     return two
+
+
+def in_three(two: list[Host], hosts: list[Host]) -> list[Host]:
+    """For the next job, which loses none of them: a world more would read once more."""
+    three = [*again(two), hosts[2]]
+    three[0].job.be_patient()
+    return three
 
 
 def words(hosts: list[Host], place: str, cut: str) -> list[str]:
@@ -77,7 +85,7 @@ def expect_columns(hosts: list[Host]) -> None:
 
 def reshard(hosts: list[Host], place: str) -> list[Host]:
     """Saved by rows by two hosts, restored by columns by three. Returns those."""
-    three = [*again(save(hosts, place)), hosts[2]]
+    three = in_three(save(hosts, place), hosts)
     run(three, "--nnodes", "3", script=restore_words(three, place))
     expect_columns(three)
     return three
@@ -111,8 +119,7 @@ def test_an_agent_that_dies_while_ranks_read_by_it_costs_no_bit(hosts: list[Host
     """Its rank asks the next one; the other hosts are told where that one listens."""
     far = FarDisk(hosts[0].job.directory)
     try:
-        two = save(hosts, str(far.path / "ckpt"))
-        three = [*again(two), hosts[2]]
+        three = in_three(save(hosts, str(far.path / "ckpt")), hosts)
         # Nobody gets further than that.
         with far.holding(STATE_BYTES // 4):
             begin(three, "--nnodes", "3", script=restore_words(three, str(far.path / "ckpt")))

@@ -49,7 +49,7 @@ for n in range(10**6):
 def start(job: Job, text: str, *flags: str) -> None:
     script = job.directory / "script.py"
     script.write_text(text)
-    job.start([*TWO, *flags], [str(script)])
+    job.be_patient().start([*TWO, *flags], [str(script)])
     job.until_stepping(2, beyond=3)
 
 

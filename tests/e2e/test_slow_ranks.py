@@ -12,8 +12,8 @@ RANKS = 4
 
 
 def start(job: Job, *args: str) -> None:
-    job.start(["--standalone", "--nproc-per-node", str(RANKS)],
-              [str(SCRIPTS / "paced.py"), *args])
+    job.be_patient().start(["--standalone", "--nproc-per-node", str(RANKS)],
+                           [str(SCRIPTS / "paced.py"), *args])
 
 
 def start_endless(job: Job, *args: str) -> None:

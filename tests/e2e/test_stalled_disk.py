@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from job import Job
+from job import Job, eventually
 from outage import ends_whole, goes_on_without_storage, start, stops_without_storage
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -96,8 +96,9 @@ def test_row_36_what_is_left_of_an_unmounted_disk_is_not_filled(job: Job, disk: 
     disk.unmount()
     try:
         goes_on_without_storage(job)
+        log = job.run_dir / "logs/node0/agent.log"
+        eventually(lambda: "is it not mounted?" in log.read_text(), "its agent says why", job=job)
         assert not list(disk.path.rglob("step-*")), "nothing is written there"
-        assert "is it not mounted?" in (job.run_dir / "logs/node0/agent.log").read_text()
     finally:
         disk.mount()
     ends_whole(job, disk.path)

@@ -16,7 +16,15 @@ from pathlib import Path
 
 import pytest
 from free_ports import free_port
-from job import DEADLINE_S, GRACE_S, binary, eventually, processes_of, shared_runtime_dir
+from job import (
+    DEADLINE_S,
+    GRACE_S,
+    PATIENT,
+    binary,
+    eventually,
+    processes_of,
+    shared_runtime_dir,
+)
 
 torch = pytest.importorskip("torch", reason="torch is not installed: NOT RUN")
 
@@ -81,8 +89,8 @@ class Bench:
         started = subprocess.Popen(
             [*prefix, str(binary()), "run", *args], cwd=self.directory, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env={**usual, SENTINEL: "FOOBAR", "PACELINE_RUNTIME_DIR": str(shared_runtime_dir()),
-                 **(env or {})})
+            env={**usual, **PATIENT, SENTINEL: "FOOBAR",
+                 "PACELINE_RUNTIME_DIR": str(shared_runtime_dir()), **(env or {})})
         self._running.append(started)
         return started
 

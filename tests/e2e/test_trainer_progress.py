@@ -10,8 +10,8 @@ from job import SCRIPTS, Job
 def test_a_trainers_step_shows_that_a_job_comes_further(job: Job, framework: str) -> None:
     pytest.importorskip(framework, reason=f"{framework} is not installed: NOT RUN")
     script = [str(SCRIPTS / "trainer.py"), "--dir", str(job.state), "--framework", framework]
-    job.start(["--standalone", "--nproc-per-node", "1"],
-              [*script, "--steps", "14", "--kill-after", "7"])
+    job.be_patient().start(["--standalone", "--nproc-per-node", "1"],
+                           [*script, "--steps", "14", "--kill-after", "7"])
     assert job.wait() == 0, job.stderr
     assert len(job.events("rank_failed")) == 2
     steps = [event["step"] for event in job.events("progress_made")

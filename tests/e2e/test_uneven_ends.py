@@ -10,7 +10,8 @@ pytest.importorskip("torch", reason="the state is torch's")
 
 def test_a_rank_with_one_more_step_hears_which_one_is_stored(job: Job) -> None:
     folder = job.directory / "ckpt"
-    job.start(["--standalone", "--nproc-per-node", "2"], [str(SCRIPTS / "uneven.py"), str(folder)])
+    script = [str(SCRIPTS / "uneven.py"), str(folder)]
+    job.be_patient().start(["--standalone", "--nproc-per-node", "2"], script)
     assert job.wait() == 0, job.stderr
     assert "rank 0 closed" in job.stdout
     why = (

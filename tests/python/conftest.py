@@ -24,6 +24,11 @@ from keepers import end_keepers
 sys.path.insert(0, str(Path(__file__).parent))
 
 
+# A Checkpointer goes on without a file system that is silent for a second. That of a test answers,
+# however late on a busy machine or after a slow fsync.
+ANSWER_S = 60.0
+
+
 @pytest.fixture
 def own_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A runtime folder of this test; its keepers are ended, and what they left in memory."""
@@ -31,6 +36,10 @@ def own_keeper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None
     monkeypatch.setenv("PACELINE_RUNTIME_DIR", str(runtime))
     monkeypatch.delenv("PACELINE_CHECKPOINT_SOCKET", raising=False)
     monkeypatch.delenv("WORLD_SIZE", raising=False)
+    from paceline._storage import directory_id, storage_place
+
+    monkeypatch.setattr(directory_id._Directory, "patience", ANSWER_S)
+    monkeypatch.setattr(storage_place.make_directory, "__kwdefaults__", {"patience": ANSWER_S})
     yield
     end_keepers(runtime)
     shutil.rmtree(runtime, ignore_errors=True)

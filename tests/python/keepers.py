@@ -21,6 +21,17 @@ def end_keepers(runtime: Path, *, keeps_memory: bool = False) -> None:
             shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
 
 
+def await_release(directory: Path) -> None:
+    """Until the claim of the last Checkpointer is gone: a copy of the directory may not have it.
+
+    A close waits a second for that, and a slow disk takes longer.
+    """
+    end = time.monotonic() + 60
+    while (directory / ".paceline-claim").exists():
+        assert time.monotonic() < end, "the claim stays"
+        time.sleep(0.01)
+
+
 @contextlib.contextmanager
 def stopped_keeper() -> Iterator[Callable[[], None]]:
     """The keepers of this test are stopped, until the function that this yields is called."""
@@ -29,11 +40,9 @@ def stopped_keeper() -> Iterator[Callable[[], None]]:
     assert pids
 
     def go_on() -> None:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        _signal(pids, signal.SIGCONT)
 
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    _signal(pids, signal.SIGSTOP)
     try:
         end = time.monotonic() + 60
         while not all(_is_stopped(pid) for pid in pids):
@@ -44,11 +53,22 @@ def stopped_keeper() -> Iterator[Callable[[], None]]:
         go_on()
 
 
+def _signal(pids: list[int], number: int) -> None:
+    """To those that have not ended: of two keepers that a process started, one ends by itself."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
 def _is_stopped(pid: int) -> bool:
-    """Whether each of its threads stands still."""
-    states = [task.read_text().rpartition(")")[2].split()[0]
-              for task in Path(f"/proc/{pid}/task").glob("*/stat")]
-    return set(states) == {"T"}
+    """Whether each of its threads stands still, or has ended."""
+    tasks = Path(f"/proc/{pid}/task")
+    try:
+        states = {(task / "stat").read_text().rpartition(")")[2].split()[0]
+                  for task in tasks.iterdir()}
+    except OSError:  # a thread ended while this looked, or all of them have
+        return not tasks.exists()
+    return states <= {"T", "X", "Z"}
 
 
 def _pids(lock: Path) -> list[int]:

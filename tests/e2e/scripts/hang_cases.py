@@ -1,6 +1,8 @@
 """Trains over gloo without a line of paceline's. One rank does what `--case` says, at one step.
 
-With --enough the job ends soon after that file is there: all ranks at the same step.
+That is step --at or, with --when, the first later one that finds that file. A rank that hangs alone
+begins when all others wait for it, because a busy machine may delay each of them. With --enough the
+job ends soon after that file is there: all ranks at the same step.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
+from waiting import until_others_wait
 
 FOREVER = 10**6
 CLONE_NEWNS = 0x20000
@@ -37,6 +40,7 @@ class Script:
         self.rank = int(os.environ["RANK"])
         is_first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
         self.is_culprit = self.rank in options.ranks and (is_first or options.case in AGAIN)
+        self.has_begun = False
         self.net = torch.nn.Linear(16, 16)
         self.is_enough = False
 
@@ -49,16 +53,28 @@ class Script:
                                   prefetch_factor=1 if self.options.workers else None))
         for step in range(self.options.steps):
             optimizer.zero_grad()
-            is_now = self.is_culprit and step == self.options.at
+            is_now = self.begins(step)
             loss = self.forward(next(batches), step, is_now)
             loss.backward()
             optimizer.step()
             if is_now and self.options.case in BEHIND_STEP:
+                self.let_others_wait()
                 BEHIND_STEP[self.options.case](self)
             else:
                 self.meet()
             if self.is_enough:
                 break
+
+    def begins(self, step: int) -> bool:
+        """Whether this is the step of the case. It is one step."""
+        if not self.is_culprit or self.has_begun or step < self.options.at:
+            return False
+        self.has_begun = self.options.when is None or self.options.when.exists()
+        return self.has_begun
+
+    def let_others_wait(self) -> None:
+        if len(self.options.ranks) == 1:
+            until_others_wait()
 
     def forward(self, batch: torch.Tensor, step: int, is_now: bool) -> torch.Tensor:
         is_late = self.options.case == "tenfold" and self.is_culprit and step >= self.options.at
@@ -67,6 +83,7 @@ class Script:
             with torch.no_grad():
                 self.teacher(batch)
         if is_now and self.options.case in IN_FORWARD:
+            self.let_others_wait()
             IN_FORWARD[self.options.case](self)
         return self.model(batch).sum()
 
@@ -219,6 +236,7 @@ def main() -> None:
     parser.add_argument("--case", default="none")
     parser.add_argument("--ranks", type=int, nargs="*", default=[1])
     parser.add_argument("--at", type=int, default=30)
+    parser.add_argument("--when", type=Path)
     parser.add_argument("--steps", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=12)
     parser.add_argument("--enough", type=Path)

@@ -2,7 +2,8 @@
 
     hangs.py [--steps N] [--rank R] [--skip-at STEP] [--stop-at STEP] [--pause-at STEP --until FILE]
 
-At --stop-at the rank stops itself by SIGSTOP while others wait for it, in the first world only.
+At --stop-at the rank stops itself by SIGSTOP while others wait for it, in the first world only. It
+skips a call, too, only when all others are in it.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
+from waiting import until_others_wait
 
 
 def forward(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
@@ -31,12 +33,15 @@ def train(options: argparse.Namespace) -> None:
     for step in range(options.steps):
         optimizer.zero_grad()
         if culprit and is_first and step == options.stop_at:
+            until_others_wait()
             os.kill(os.getpid(), signal.SIGSTOP)
         forward(model, torch.ones(4, 16)).backward()
         optimizer.step()
         while culprit and step == options.pause_at and not options.until.exists():
             time.sleep(0.02)
-        if not (culprit and step == options.skip_at):
+        if culprit and step == options.skip_at:
+            until_others_wait()
+        else:
             dist.barrier()
 
 

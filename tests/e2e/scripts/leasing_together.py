@@ -22,7 +22,8 @@ def main() -> None:
     dist.init_process_group("gloo")
     loader = pl.LeasedLoader(
         pl.ElasticDataset(Records(given.samples, given.bad), seed=7), name="train", batch_size=4,
-        lease=16, resume="checkpoint", num_workers=given.workers, bad_samples="skip")
+        lease=16, resume="checkpoint", num_workers=given.workers, bad_samples="skip",
+        deadline=120)  # however long step 10 waits, it costs no lease
     state = {"counts": torch.zeros(given.samples), "data": loader}
     ckpt = pl.Checkpointer(str(given.checkpoint))
     step = ckpt.restore(state)

@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import paceline.torch as pl
@@ -51,6 +52,15 @@ def cluster(count: int) -> dict[str, object]:
             "groups": [{"type": "cpu", "count": count}], "inner": link, "outer": link}  # fmt: skip
 
 
+def await_noted(path: Path, step: int) -> None:
+    """Until rank 0 has written its line of that step. After its save a new world does it no more.
+
+    So rank 1 may not die before: rank 0 would be ended with it, between its save and its line.
+    """
+    while all(json.loads(line)[1] != step for line in path.read_text().split("\n")[:-1]):
+        time.sleep(0.01)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", type=Path, required=True)
@@ -90,6 +100,7 @@ def main() -> None:
             step += 1
             moves = job._note.coming.plan != ""
             if moves and args.kill_after >= 0 and pl.generation() <= 1 and rank == 1:
+                await_noted(args.out / "steps", step - 1)
                 os.kill(os.getpid(), signal.SIGKILL)  # the save has the plan, and storage has not
     weights = job.state_dict()
     if rank == 0:

@@ -11,13 +11,15 @@ from pathlib import Path
 
 import pytest
 from command import find_binary
-from keepers import end_keepers
+from keepers import await_release, end_keepers
 
 pytestmark = pytest.mark.usefixtures("own_keeper")
 
 # Saves that many steps, and says where it began and what it had then.
 SCRIPT = """
 import sys, numpy, paceline.numpy as pl
+from paceline._storage import directory_id
+directory_id._Directory.patience = 60.0  # a busy disk may answer late
 x = {"x": numpy.zeros(1)}
 with pl.Checkpointer(sys.argv[1], every=1, keep=9) as ckpt:
     start = ckpt.restore(x)
@@ -33,6 +35,7 @@ def run(directory: Path, steps: int) -> tuple[int, int, str]:
     words = [sys.executable, "-c", SCRIPT, str(directory), str(steps)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
+    await_release(directory)
     start, value, whence = done.stdout.strip().split(" ", 2)
     return int(start), int(value), whence
 

@@ -14,6 +14,7 @@ from typing import cast
 
 import pytest
 import torch
+from agent_double import wait_until
 from paceline._state import torch_device
 from paceline.torch import Checkpointer, CheckpointError
 from torch.optim.optimizer import register_optimizer_step_pre_hook
@@ -107,7 +108,8 @@ def test_what_the_device_copies_is_what_is_restored(
             training.step()
             ticket = ckpt.save(step, training.state)
         ticket.wait("memory")
-        assert stand_in.stand_in_pinned_bytes() > 0
+        # A thread beside the saves pins, slot after slot.
+        wait_until(lambda: stand_in.stand_in_pinned_bytes() > 0, "memory is pinned")
     again = Training()
     with Checkpointer(tmp_path / "c") as ckpt:
         assert ckpt.restore(again.state) == STEPS

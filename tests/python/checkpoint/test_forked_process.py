@@ -2,6 +2,7 @@
 
 import gc
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -42,7 +43,8 @@ def in_child(work: Callable[[], object]) -> str:
     os.waitpid(pid, 0)
     number, _, text = told.partition("\n")
     assert number == str(pid)
-    return text.replace(number, "CHILD").replace(str(os.getpid()), "PARENT")
+    names = {number: "CHILD", str(os.getpid()): "PARENT"}
+    return re.sub(r"\d+", lambda found: names.get(found[0], found[0]), text)
 
 
 def saved_after(ckpt: Checkpointer, directory: Path) -> float:

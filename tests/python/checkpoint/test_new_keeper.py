@@ -18,6 +18,8 @@ pytestmark = pytest.mark.usefixtures("own_keeper")
 
 SCRIPT = """
 import sys, torch, paceline.torch as pl
+from paceline._storage import directory_id
+directory_id._Directory.patience = 60.0  # a busy disk may answer late
 ckpt = pl.Checkpointer(sys.argv[1], every=1)
 state = {"x": torch.zeros(1)}
 start = ckpt.restore(state)

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 import torch
 from agent_double import wait_until
 from command import find_binary
-from keepers import stopped_keeper
+from keepers import await_release, stopped_keeper
 from paceline._storage import directory_id
 from paceline.torch import Checkpointer, CheckpointError
 
@@ -174,6 +174,7 @@ def test_a_backup_that_was_copied_back_is_what_counts(tmp_path: Path) -> None:
     """Memory has what was saved after the backup was made."""
     with Checkpointer(tmp_path / "c") as ckpt:
         ckpt.save(4, state(4))
+    await_release(tmp_path / "c")
     shutil.copytree(tmp_path / "c", tmp_path / "backup")
     with Checkpointer(tmp_path / "c") as ckpt:
         ckpt.save(9, state(9))
@@ -306,7 +307,8 @@ def end_master_of(run_dir: Path) -> None:
         except OSError:
             continue
         if b"master" in command and str(run_dir).encode() in command:
-            os.kill(int(entry.name), signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it may end by itself now
+                os.kill(int(entry.name), signal.SIGKILL)
     job = json.loads((run_dir / "job.json").read_text())["id"]
     shutil.rmtree(f"/dev/shm/paceline-{os.getuid()}/{job}", ignore_errors=True)
 

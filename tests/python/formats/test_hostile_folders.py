@@ -11,7 +11,7 @@ import paceline.torch as pl
 import pytest
 import torch
 from agent_double import wait_until
-from keepers import end_keepers
+from keepers import await_release, end_keepers
 from paceline.errors import CheckpointError
 from paceline.torch import Checkpointer
 from test_ckpt_commands import BINARY, ckpt, told
@@ -32,6 +32,7 @@ def save_three(place: Path) -> None:
         one.restore(state)
         for step in range(3):
             one.save(step, state).wait("durable")
+    await_release(place)
 
 
 def newest_of(place: Path) -> Path:

@@ -134,6 +134,9 @@ def test_a_batch_that_the_device_does_not_hold_is_not_measured(
 
     monkeypatch.setattr(probe, "passes", passes)
     monkeypatch.setattr(probe, "sustained", lambda *_: 1.0)
+    # No time is measured: a pause of this process would look like a slow block, which ends the try.
+    monkeypatch.setattr(probe, "best_of", lambda *_: 1.0)
+    monkeypatch.setattr(probe, "_BLOCK_SECONDS", float("inf"))
     modules, most = [net.get_submodule(name) for name in one.names], 4
     assert sorted(probe._timed(modules, one, CPU, "fp32")) == [1, 4]
     assert tried[:3] == [1, 4, 16]

@@ -35,8 +35,10 @@ class Place:
         self.runtime = Path("/tmp") / f"pl-told-{os.getpid()}-{path.name[-12:]}"
         kept = ("PET_", "PACELINE_", "RANK", "WORLD_SIZE")
         self.environment = {k: v for k, v in os.environ.items() if not k.startswith(kept)}
-        # Nothing here is about silence, and an agent on a busy host may be silent for long.
+        # Nothing here is about silence, and an agent on a busy host may be silent for long. The
+        # first world has all nodes, however late the last one comes.
         self.environment |= {"PACELINE_TIMERS_LOST_AFTER": "15s",
+                             "PACELINE_TIMERS_JOIN_WINDOW": "60s",
                              "PACELINE_RUNTIME_DIR": str(self.runtime),
                              "XDG_CACHE_HOME": str(path / "cache")}  # fmt: skip
 

@@ -299,10 +299,14 @@ def test_a_rank_reads_the_stdin_that_was_ordered(bare: Starter) -> None:
 def others_with(path: Path) -> list[int]:
     """Processes beside this one that have the file open."""
     found: list[int] = []
-    for fd in Path("/proc").glob("[0-9]*/fd/*"):
-        with suppress(OSError):
-            if os.readlink(fd) == str(path) and int(fd.parts[2]) != os.getpid():
-                found.append(int(fd.parts[2]))
+    for process in Path("/proc").iterdir():
+        if not process.name.isdigit() or int(process.name) == os.getpid():
+            continue
+        with suppress(OSError):  # it has ended meanwhile
+            for fd in (process / "fd").iterdir():
+                with suppress(OSError):
+                    if os.readlink(fd) == str(path):
+                        found.append(int(process.name))
     return found
 
 
