@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from job import DEADLINE_S, GRACE_S, Job, JsonDict, eventually, runtime_dir
+from job import DEADLINE_S, Job, JsonDict, eventually, runtime_dir
 
 PREFIX = f"plt{os.getpid()}-"  # names of namespaces of these tests
 ENDPOINT = "host0:29400"
@@ -190,7 +190,7 @@ def again(hosts: Sequence[Host]) -> list[Host]:
     for host in hosts:
         host.job.wait()
         # A starter ends a moment later, and would remove the socket of the next one.
-        eventually(lambda host=host: not host.pids(), "nothing of the former job lives", GRACE_S)
+        eventually(lambda host=host: not host.pids(), "nothing of the former job lives")
         job = host_job(host.job.directory, f"{host.job.run_dir.name}-again")
         job.env |= {name: value for name, value in host.job.env.items() if name.startswith("AWS_")}
         made.append(Host(host.index, job, host.hosts_file))

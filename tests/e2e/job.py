@@ -69,6 +69,15 @@ def lives(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def is_process(pid: int, start_time: int) -> bool:
+    """Whether this is still the one that began then: soon the number is another process's."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return int(stat.rpartition(")")[2].split()[19]) == start_time
+
+
 def processes_of(job_id: str, run_dir: Path) -> dict[int, str]:
     """Living processes of a job, zombies left out: pid and command line.
 
@@ -100,7 +109,9 @@ def shared_runtime_dir() -> Path:
 def end_shared_starters() -> None:
     for info in shared_runtime_dir().glob("starters/*/info.json"):
         with suppress(OSError):  # it may leave while it is read
-            os.kill(json.loads(info.read_text())["pid"], signal.SIGTERM)
+            starter = json.loads(info.read_text())
+            if is_process(starter["pid"], starter["start_time"]):
+                os.kill(starter["pid"], signal.SIGTERM)
     shutil.rmtree(shared_runtime_dir(), ignore_errors=True)
 
 

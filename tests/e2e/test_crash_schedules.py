@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from job import SCRIPTS, Job, eventually, processes_of
+from job import SCRIPTS, Job, eventually, is_process, processes_of
 
 pytest.importorskip("torch", reason="the script's state is torch's")
 
@@ -57,15 +57,6 @@ def children_of(pid: int) -> list[int]:
                 if b"--info" not in Path(f"/proc/{child}/cmdline").read_bytes():
                     found.append(int(child))
     return found
-
-
-def is_process(pid: int, start_time: int) -> bool:
-    """Whether this is still the one that began then: soon the number is another process's."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return int(stat.rpartition(")")[2].split()[19]) == start_time
 
 
 @dataclass(frozen=True)

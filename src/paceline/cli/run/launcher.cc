@@ -36,6 +36,8 @@ constexpr int64_t kLookNs = 2'000'000'000;  // between looks at the run director
 constexpr int64_t kLeaveNs = 5'000'000'000;
 // A killed process is gone at once, unless it sleeps in the kernel.
 constexpr int64_t kKilledNs = 5'000'000'000;
+// From a master's exit until its last message has arrived, on a busy machine.
+constexpr int64_t kLastMessageNs = 2'000'000'000;
 
 bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
 
@@ -85,7 +87,7 @@ Launcher::Launcher(LauncherOptions options)
 
 Launcher::~Launcher() {
   supervisor_.reset();
-  if (stopper_.joinable()) stopper_.join();
+  for (std::thread& stopper : stoppers_) stopper.join();
 }
 
 JobEnd Launcher::Run() {
@@ -254,6 +256,11 @@ void Launcher::Do(const core::ReadJobEnd&) {
       StatusFromJournal({.id = options_.card.job_id, .run_dir = options_.platform.run_dir});
   if (status.ok() && status->exit_code.has_value()) {
     OnJobEnded(*status->exit_code, status->final_reason);
+    return;
+  }
+  // Without the run directory only the stream tells it. The master's exit may be noticed first.
+  if (!std::exchange(has_awaited_end_, true)) {
+    reactor_->CallAt(agent::MonotonicNs() + kLastMessageNs, [this] { Do(core::ReadJobEnd{}); });
     return;
   }
   Do(core::GiveUp{kExitTrainingFailed,

@@ -89,17 +89,17 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
     AskAgentsToLeave({.signal = signal, .force = force});
     return;
   }
-  if (stopper_.joinable()) stopper_.join();
   wire::ControlClientOptions client;
   client.address = options_.card.master_address;
   client.credentials = options_.credentials;
-  client.timeout = Duration::Seconds(2);
+  // A master that only waits for a processor still has the newest step brought to storage.
+  client.timeout = Duration::Seconds(force ? 2 : 10);
   wire::StopRequest request{.why = Concat("stopped by ", who),
                             .grace = options_.spec.timers.stop_grace,
                             .exit_code = 128 + signal,
                             .force = force,
                             .signal = signal};
-  stopper_ = std::thread([this, client, request, signal] {
+  stoppers_.emplace_back([this, client, request, signal] {
     const absl::Status stopped = wire::ControlClient(client).Stop(request);
     if (stopped.ok()) return;
     reactor_->Post([this, signal] {

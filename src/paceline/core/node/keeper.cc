@@ -13,6 +13,9 @@ constexpr Duration kLivedWell = Duration::Seconds(5);
 // After so many quick exits in a row a child counts as unable to run, for example because of a bad
 // flag or an unwritable directory. A child that was killed is restarted without limit.
 constexpr uint32_t kExitsAtOnceMax = 5;
+// A master that has run before may wait for room on its disk, and the ranks go on meanwhile. So its
+// starts are repeated for this long.
+constexpr Duration kOutagePatience = Duration::Seconds(600);
 // Time between an agent's ordered exit and the job's end, which other hosts can delay.
 constexpr Duration kEndPatience = Duration::Seconds(30);
 // Exit codes that another attempt cannot change.
@@ -91,14 +94,25 @@ void Keeper::OnMasterExited(Instant now, const MasterExited& event, Actions* act
     return;
   }
   const Duration delay = DelayAfterDeath(now, event.was_killed, &master_);
-  if (event.by_itself && master_.deaths_at_once >= kExitsAtOnceMax) {
+  if (event.by_itself && MasterIsHopeless(now)) {
     master_.state = Child::State::kDone;
     actions->push_back(GiveUp{event.code, "the master ends right after each start"});
     return;
   }
   master_.state = Child::State::kDown;
   master_.due = now + delay;
-  actions->push_back(KeeperNote{"The master died; starting it again from its journal."});
+  if (master_.deaths_at_once < kExitsAtOnceMax) {
+    actions->push_back(KeeperNote{"The master died; starting it again from its journal."});
+  } else if (master_.deaths_at_once == kExitsAtOnceMax) {
+    actions->push_back(KeeperNote{
+        "The master ends right after each start; logs/master.log says why. It is started again "
+        "for up to ten minutes, and the ranks go on without it."});
+  }
+}
+
+bool Keeper::MasterIsHopeless(Instant now) const {
+  if (master_.deaths_at_once < kExitsAtOnceMax) return false;
+  return !master_.has_lived_well || now - master_.failing_since >= kOutagePatience;
 }
 
 void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actions) {
@@ -206,6 +220,7 @@ bool Keeper::HasMissedTheEnd(const Child& agent) const {
 }
 
 Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) const {
+  if (now - child->begun >= kLivedWell) child->has_lived_well = true;
   if (was_killed && child->state == Child::State::kUp) {
     // Starts are spaced in any case, because the kernel may be killing for lack of memory.
     return std::max(Duration(), child->begun + plan_.timers.respawn_delay - now);
@@ -214,7 +229,7 @@ Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) con
     child->deaths_at_once = 0;
     return Duration();
   }
-  ++child->deaths_at_once;
+  if (++child->deaths_at_once == 1) child->failing_since = now;
   // The first death is answered at once, because most come from a kill.
   if (child->deaths_at_once == 1) return Duration();
   Duration delay = plan_.timers.respawn_delay;

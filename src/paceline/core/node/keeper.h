@@ -124,6 +124,8 @@ class Keeper {
     Instant due = Instant::Max();  // of the restart; in kJudged: of the count
     Instant begun;                 // last start, successful or not
     uint32_t deaths_at_once = 0;   // consecutive deaths soon after the start
+    Instant failing_since;         // the first of them
+    bool has_lived_well = false;   // once at least
     uint32_t wanted = 0;           // incarnation that the master wants
     uint32_t started = 0;          // incarnation that was started last
     std::optional<int> job_end;    // the exit code with which the agent left at the job's end
@@ -138,6 +140,7 @@ class Keeper {
   void OnRanksCounted(Instant now, const RanksCounted& event, Actions* actions);
   void OnTime(Instant now, Actions* actions);
   bool HasMissedTheEnd(const Child& agent) const;
+  bool MasterIsHopeless(Instant now) const;
   Duration DelayAfterDeath(Instant now, bool was_killed, Child* child) const;
   bool AllAgentsDone() const;
 
