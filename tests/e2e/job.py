@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+from paceline._base.processes import start_time, stat_of
+
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).parent / "scripts"
 DEADLINE_S = 120.0  # generous: only a broken build reaches it
@@ -62,20 +64,8 @@ def eventually(ask: Callable[[], T | None], what: str, deadline_s: float = DEADL
 
 
 def lives(pid: int) -> bool:
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
-
-
-def is_process(pid: int, start_time: int) -> bool:
-    """Whether this is still the one that began then: soon the number is another process's."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return False
-    return int(stat.rpartition(")")[2].split()[19]) == start_time
+    fields = stat_of(pid)
+    return bool(fields) and fields[0] not in "ZX"
 
 
 def processes_of(job_id: str, run_dir: Path) -> dict[int, str]:
@@ -110,7 +100,7 @@ def end_shared_starters() -> None:
     for info in shared_runtime_dir().glob("starters/*/info.json"):
         with suppress(OSError):  # it may leave while it is read
             starter = json.loads(info.read_text())
-            if is_process(starter["pid"], starter["start_time"]):
+            if start_time(starter["pid"]) == starter["start_time"]:  # not yet another process
                 os.kill(starter["pid"], signal.SIGTERM)
     shutil.rmtree(shared_runtime_dir(), ignore_errors=True)
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from job import SCRIPTS, Job, eventually, is_process, processes_of
+from job import SCRIPTS, Job, eventually, processes_of
+from paceline._base.processes import start_time
 
 pytest.importorskip("torch", reason="the script's state is torch's")
 
@@ -111,7 +112,8 @@ class Crashes:
         """One that lives; none while all are started again."""
         told = [json.loads(path.read_text())
                 for path in sorted(self.job.run_dir.glob("nodes/*/agent.json"))]
-        living = [one["pid"] for one in told if is_process(one["pid"], one["start_time"])]
+        # A node that was replaced keeps its file, and its agent's pid is soon another process's.
+        living = [one["pid"] for one in told if start_time(one["pid"]) == one["start_time"]]
         return [self.prng.choice(living)] if living else []
 
     def arenas(self) -> list[Path]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from job import GRACE_S, Job, eventually, runtime_dir
+from paceline._base.processes import parent_of
 
 CYCLES = int(os.environ.get("PACELINE_CYCLES", "10"))
 RESTARTS = 4 * CYCLES
@@ -83,8 +84,7 @@ def open_files(job: Job, enough: Mapping[str, int] | None = None) -> dict[str, l
     second, or until each has had no more than `enough`."""
     pids = {"launcher": job.card["launcher"]["pid"], "master": job.card["master"]["pid"],
             "agent": job.agent_pid("node0")}
-    rank = job.until_stepping(2)[0]["pid"]
-    pids["starter"] = int(Path(f"/proc/{rank}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    pids["starter"] = parent_of(job.until_stepping(2)[0]["pid"])
     # Sockets of commands that asked a moment ago come and go, late if their process waits for its
     # turn; what leaks stays.
     fewest: dict[str, list[str]] = {}

@@ -7,7 +7,6 @@ import json
 import os
 import random
 import signal
-from collections.abc import Callable
 
 import pytest
 from hosts import Host, needs_hosts, until_training
@@ -65,28 +64,28 @@ def worlds(job: Job) -> list[int]:
     return [int(line.split()[2]) for line in lines]
 
 
-def kill_rank(job: Job, rank: JsonDict) -> Callable[[], bool]:
-    """Whether the job has noticed: until then its status has the ranks of the world before."""
+def kill_rank(job: Job, rank: JsonDict) -> None:
+    """Until the job has noticed: before that its status has the ranks of the world before."""
     os.kill(rank["pid"], signal.SIGKILL)
 
     def is_noticed() -> bool:
         pids = [one["pid"] for one in job.ranks().values()]
         return bool(pids) and rank["pid"] not in pids
-    return is_noticed
+    eventually(is_noticed, "the job has noticed that the rank is gone", job=job)
 
 
-def kill_agent(job: Job, node: str) -> Callable[[], bool]:
-    """Whether there is another agent."""
+def kill_agent(job: Job, node: str) -> None:
+    """Until there is another agent."""
     former = job.agent_pid(node)
     os.kill(former, signal.SIGKILL)
-    return lambda: job.agent_pid(node) != former
+    eventually(lambda: job.agent_pid(node) != former, "there is another agent", job=job)
 
 
-def kill_master(job: Job) -> Callable[[], bool]:
-    """Whether there is another master."""
+def kill_master(job: Job) -> None:
+    """Until there is another master."""
     former = job.card["master"]["pid"]
     os.kill(former, signal.SIGKILL)
-    return lambda: job.card["master"]["pid"] != former
+    eventually(lambda: job.card["master"]["pid"] != former, "there is another master", job=job)
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -95,18 +94,16 @@ def test_kills_at_random_leave_every_count_exact(job: Job, seed: int) -> None:
     flags = [*NODES, "--max-restarts", "20"]
     start(job.be_patient(), flags, "--workers", str(seed), "--hold", "200", epochs=5)
     beyond = 8
-    is_noticed: Callable[[], bool] = lambda: True  # noqa: E731
     for _ in range(4):
-        # Where the job holds, no further step tells the world before from the world after a kill.
-        eventually(is_noticed, "the kill before is noticed", job=job)
+        # Each kill waits until it is noticed, because a job that holds makes no further step.
         ranks = job.until_stepping(4, beyond=beyond)
         victim = chance.choice(["rank", "rank", "agent", "master"])
         if victim == "rank":
-            is_noticed = kill_rank(job, ranks[chance.randrange(4)])
+            kill_rank(job, ranks[chance.randrange(4)])
         elif victim == "agent":
-            is_noticed = kill_agent(job, ranks[chance.randrange(4)]["node"])
+            kill_agent(job, ranks[chance.randrange(4)]["node"])
         else:
-            is_noticed = kill_master(job)
+            kill_master(job)
         newest = max((rank["step"] or 0) for rank in ranks.values())
         beyond = min(newest + chance.randrange(10, 30), 199)  # the newest one where it holds
     job.let_go()
@@ -175,7 +172,7 @@ def test_shares_by_speed_leave_every_count_exact_over_kills(job: Job) -> None:
     beyond = 30
     for victim in (0, 2, 1):
         ranks = job.until_stepping(4, beyond=beyond)
-        eventually(kill_rank(job, ranks[victim]), "the kill is noticed", job=job)
+        kill_rank(job, ranks[victim])
         beyond = min(max((rank["step"] or 0) for rank in ranks.values()) + 25, 199)
     job.let_go()
     assert job.wait() == 0, job.stderr

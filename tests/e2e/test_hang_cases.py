@@ -18,6 +18,7 @@ import hosts as cluster
 import pytest
 from hosts import PREFIX, Host, ip, needs_hosts
 from job import DEADLINE_S, SCRIPTS, Job, JsonDict, eventually
+from paceline._base.processes import stat_of
 
 pytest.importorskip("torch", reason="the script trains with torch")
 RANKS = 4
@@ -45,11 +46,6 @@ def until_step(job: Job, step: int) -> dict[int, JsonDict]:
         return ranks if len(is_there) == RANKS and all(is_there) else None
 
     return eventually(ask, f"step {step}", job=job)
-
-
-def has_stopped(pid: int) -> bool:
-    stat = Path(f"/proc/{pid}/stat").read_text()
-    return stat.rpartition(")")[2].split()[0] == "T"
 
 
 @contextmanager
@@ -363,7 +359,7 @@ def test_a_stopped_rank_is_named_by_the_next_master_and_agent(job: Job, who: str
     pid = pid_of(job, who)
     os.kill(pid, signal.SIGSTOP)  # or it may judge before it is killed
     when.touch()
-    eventually(lambda: has_stopped(rank), "rank 1 has stopped itself", job=job)
+    eventually(lambda: stat_of(rank)[0] == "T", "rank 1 has stopped itself", job=job)
     os.kill(pid, signal.SIGKILL)
     judged = until_restarted(job)
     # Which signal it was is known to the parent of the ranks, which dies with its agent.

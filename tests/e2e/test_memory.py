@@ -82,8 +82,8 @@ def test_row_30_an_agent_that_ran_out_of_memory_costs_no_save(
     pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
     storage = job.directory / "ckpt"
     job.be_patient().start(TWO, [
-        str(SCRIPTS / "flash.py"), "--checkpoint", str(storage), "--out",
-                    str(job.state), "--steps", "1000000", "--every", "25"])
+        str(SCRIPTS / "flash.py"), "--checkpoint", str(storage), "--out", str(job.state),
+        "--steps", "1000000", "--every", "25"])
     job.until_event("checkpoint_committed")
     agent = job.agent_pid("node0")
     (path,) = runtime_dir(job.directory).glob("checkpoints-*.sock")  # before a new agent binds it

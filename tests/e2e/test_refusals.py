@@ -118,7 +118,8 @@ def test_a_full_journal_disk_stops_no_rank(job: Job) -> None:
     job.run_dir.mkdir(mode=0o700)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m,mode=700", "tmpfs", str(job.run_dir)],
                    check=True)
-    # A launcher gives up after five masters that ended at once, and this test may be slow.
+    # If its first master ran for less than five seconds, the launcher gives up after five that end
+    # at once. This test may be slow to make room for them.
     job.be_patient().env |= {"PACELINE_TIMERS_RESPAWN_DELAY": "2s",
                              "PACELINE_TIMERS_RESPAWN_DELAY_MAX": "20s"}
     try:

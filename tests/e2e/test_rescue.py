@@ -20,15 +20,15 @@ pytestmark = needs_hosts
 
 SCHEMA = Path(__file__).resolve().parents[2] / "docs" / "schemas" / "ckpt_rescue.json"
 RARELY = ["--every", "1000000"]  # nothing goes to storage before the end
-# No host is lost but the master's, which is ended; the others notice that by themselves.
-STEADY = {name: PATIENT[name] for name in ("PACELINE_TIMERS_LOST_AFTER",
-                                           "PACELINE_TIMERS_LOST_AFTER_MAX")}
+# No host is lost by its silence. The master's host is ended, and the others notice that.
+NONE_LOST = {name: PATIENT[name] for name in ("PACELINE_TIMERS_LOST_AFTER",
+                                              "PACELINE_TIMERS_LOST_AFTER_MAX")}
 
 
 @pytest.fixture
 def hosts(hosts: list[Host]) -> list[Host]:
     for host in hosts:
-        host.job.env |= STEADY
+        host.job.env |= NONE_LOST
     return hosts
 
 

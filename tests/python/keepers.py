@@ -5,9 +5,10 @@ import os
 import select
 import shutil
 import signal
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+
+from agent_double import wait_until
 
 
 def end_keepers(runtime: Path, *, keeps_memory: bool = False) -> None:
@@ -26,10 +27,7 @@ def await_release(directory: Path) -> None:
 
     A close waits a second for that, and a slow disk takes longer.
     """
-    end = time.monotonic() + 60
-    while (directory / ".paceline-claim").exists():
-        assert time.monotonic() < end, "the claim stays"
-        time.sleep(0.01)
+    wait_until(lambda: not (directory / ".paceline-claim").exists(), "the claim is removed")
 
 
 @contextlib.contextmanager
@@ -44,10 +42,7 @@ def stopped_keeper() -> Iterator[Callable[[], None]]:
 
     _signal(pids, signal.SIGSTOP)
     try:
-        end = time.monotonic() + 60
-        while not all(_is_stopped(pid) for pid in pids):
-            assert time.monotonic() < end, "the keeper does not stop"
-            time.sleep(0.01)
+        wait_until(lambda: all(_is_stopped(pid) for pid in pids), "the keeper stops")
         yield go_on
     finally:
         go_on()

@@ -460,7 +460,7 @@ void AgentLoop::MayExit() {
   if (!has_ended_ || !station_->MayEnd(machine_.HasHope(MonotonicNow()))) return;
   if (station_->is_over()) station_->CleanUp();
   ranks_.TendLogs();  // of ranks that ended between two trims
-  // Not by an order if the agent was refused, or was without a master for too long.
+  // An agent that the master refused, or that was without a master for too long, has no such order.
   const Assignment& last = machine_.assignment();
   leave_ = {last.kind == Assignment::Kind::kLeave, last.is_over};
   saved_.rescued = station_->rescued();

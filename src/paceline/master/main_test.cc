@@ -210,7 +210,7 @@ TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
 
   std::vector<std::string> kinds;
   uint64_t seq = 0;
-  // By the client that is connected: a watch does not wait for a connection that takes long.
+  // This client is connected already. WatchEvents does not wait for a connection.
   EXPECT_TRUE(control
                   .WatchEvents(1, true,
                                [&](const wire::JobEvent& event) {

@@ -11,9 +11,9 @@
 // It holds the newest few steps, outlives agents and reboots, and is removed at the end of the job.
 // Files of other jobs are ignored.
 //
-// The worker's thread writes images and sends them; the reader's thread fetches files. To make
-// room, neither of them removes a folder that the other one uses. The loop's thread only reads.
-// Files appear by rename, so that thread never reads a file that is half written.
+// The worker's thread writes images and sends them, and the reader's thread fetches files. Either
+// of them removes old folders to make room, but none that the other thread uses. The loop's thread
+// only reads. Files appear by rename, so it never reads a file that is half written.
 
 #include <cstdint>
 #include <memory>

@@ -36,7 +36,7 @@ constexpr int64_t kLookNs = 2'000'000'000;  // between looks at the run director
 constexpr int64_t kLeaveNs = 5'000'000'000;
 // A killed process is gone at once, unless it sleeps in the kernel.
 constexpr int64_t kKilledNs = 5'000'000'000;
-// From a master's exit until its last message has arrived, on a busy machine.
+// How long the launcher waits for the master's last message after the master has exited.
 constexpr int64_t kLastMessageNs = 2'000'000'000;
 
 bool WasKilled(int status) { return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL; }
@@ -258,7 +258,8 @@ void Launcher::Do(const core::ReadJobEnd&) {
     OnJobEnded(*status->exit_code, status->final_reason);
     return;
   }
-  // Without the run directory only the stream tells it. The master's exit may be noticed first.
+  // If the run directory was removed, only the master's last message tells how the job ended. The
+  // launcher may notice the master's exit before that message.
   if (!std::exchange(has_awaited_end_, true)) {
     reactor_->CallAt(agent::MonotonicNs() + kLastMessageNs, [this] { Do(core::ReadJobEnd{}); });
     return;

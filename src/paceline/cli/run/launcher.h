@@ -117,8 +117,8 @@ class Launcher {
   std::unique_ptr<agent::Reactor> reactor_;
   core::Keeper keeper_;
   std::unique_ptr<wire::SupervisorStream> supervisor_;
-  std::vector<std::thread> stoppers_;  // a blocking Stop call each
-  bool has_awaited_end_ = false;       // the master ended, and its last message had time to come
+  std::vector<std::thread> stoppers_;  // each blocks in a Stop call to the master
+  bool has_awaited_end_ = false;  // the master's last message had time to arrive after its exit
   Fd signals_;
   Kept master_;
   Fd master_ready_;  // the end that we read

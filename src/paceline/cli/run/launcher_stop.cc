@@ -92,7 +92,7 @@ void Launcher::AskToStop(int signal, const std::string& who, bool force) {
   wire::ControlClientOptions client;
   client.address = options_.card.master_address;
   client.credentials = options_.credentials;
-  // A master that only waits for a processor still has the newest step brought to storage.
+  // Without the master the newest step stays in memory, so a busy master has time to answer.
   client.timeout = Duration::Seconds(force ? 2 : 10);
   wire::StopRequest request{.why = Concat("stopped by ", who),
                             .grace = options_.spec.timers.stop_grace,

@@ -1,11 +1,14 @@
 #pragma once
 
-// The live line of a terminal: asks the master about once a second. Without a terminal, as in the
-// log of a batch job, it asks less often, and on a host that joined never: the answer names every
-// node, so a thousand hosts that ask would keep the master busy. In all cases it prints from time
-// to time what a job that does not train waits for, that the master does not answer, and that the
-// disk of the run directory is full, because the ranks' output is lost meanwhile. Nothing else
-// depends on it.
+// Keeps the live line of a terminal up to date: it asks the master for the job's status about once
+// a second. Without a terminal, as in the log of a batch job, it asks less often. On a joined host
+// without a terminal it never asks: the answer names every node, so a thousand such hosts would
+// keep the master busy.
+//
+// In each case it prints messages from time to time: that the master does not answer, and that the
+// disk of the run directory is full, because the ranks' output is lost until it has room. On the
+// master's host it also prints what a job that does not train waits for. Nothing else depends on
+// this class.
 
 #include <condition_variable>
 #include <functional>

@@ -13,8 +13,8 @@ constexpr Duration kLivedWell = Duration::Seconds(5);
 // After so many quick exits in a row a child counts as unable to run, for example because of a bad
 // flag or an unwritable directory. A child that was killed is restarted without limit.
 constexpr uint32_t kExitsAtOnceMax = 5;
-// A master that has run before may wait for room on its disk, and the ranks go on meanwhile. So its
-// starts are repeated for this long.
+// If a master that has run before exits right after each start, its disk may be full. The ranks go
+// on meanwhile, so the launcher starts it again for this long before it gives the job up.
 constexpr Duration kOutagePatience = Duration::Seconds(600);
 // Time between an agent's ordered exit and the job's end, which other hosts can delay.
 constexpr Duration kEndPatience = Duration::Seconds(30);
@@ -220,12 +220,13 @@ bool Keeper::HasMissedTheEnd(const Child& agent) const {
 }
 
 Duration Keeper::DelayAfterDeath(Instant now, bool was_killed, Child* child) const {
-  if (now - child->begun >= kLivedWell) child->has_lived_well = true;
+  const bool lived_well = now - child->begun >= kLivedWell;
+  child->has_lived_well = child->has_lived_well || lived_well;
   if (was_killed && child->state == Child::State::kUp) {
     // Starts are spaced in any case, because the kernel may be killing for lack of memory.
     return std::max(Duration(), child->begun + plan_.timers.respawn_delay - now);
   }
-  if (now - child->begun >= kLivedWell) {
+  if (lived_well) {
     child->deaths_at_once = 0;
     return Duration();
   }

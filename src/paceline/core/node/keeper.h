@@ -10,11 +10,11 @@
 //   dead until the master wishes for its next incarnation. Any other node is restarted by its
 //   launcher, and the master decides whether it takes part.
 // - An idle agent, without ranks, is simply restarted.
-// - An agent that left by the master's order is not restarted at once. If the launcher does not
-// hear
-//   of the job's end within 30 s, it restarts the agent, which asks the master what to
-//   do. If the order ended the job, and a master on another host cannot be reached by then, the
-//   launcher takes the job as ended, with the exit code of the order.
+// - An agent that left by the master's order is not restarted at once. If the launcher hears
+// nothing
+//   of the job's end within 30 s, it restarts the agent, which asks the master what to do. One case
+//   is different: the order ended the job, and the master runs on another host and cannot be
+//   reached. Then the launcher ends with the exit code of the order.
 // - Children that repeatedly die at once are restarted with a doubling delay. A child that had
 //   come up and was killed from outside is not one of them.
 // - A master that exits with 0 is not restarted: the job has ended, and its journal says how.
@@ -124,8 +124,8 @@ class Keeper {
     Instant due = Instant::Max();  // of the restart; in kJudged: of the count
     Instant begun;                 // last start, successful or not
     uint32_t deaths_at_once = 0;   // consecutive deaths soon after the start
-    Instant failing_since;         // the first of them
-    bool has_lived_well = false;   // once at least
+    Instant failing_since;         // the first of these deaths
+    bool has_lived_well = false;   // one of its processes ran for longer than a quick exit
     uint32_t wanted = 0;           // incarnation that the master wants
     uint32_t started = 0;          // incarnation that was started last
     std::optional<int> job_end;    // the exit code with which the agent left at the job's end

@@ -18,8 +18,9 @@ namespace {
 
 constexpr Duration kLeasePatience = Duration::Seconds(20);
 
-// Answers each frame with itself. Clients live on the server's own thread: the server cuts a link
-// that is silent for a second, and a client on another thread could be stopped for longer.
+// A server that answers each frame with itself. Its clients run on the server's own thread, because
+// the server cuts a link that is silent for a second, and a busy machine may stop another thread
+// for longer.
 class Echo {
  public:
   explicit Echo(const ServerCredentials& credentials) {
@@ -40,7 +41,8 @@ class Echo {
   std::string address() const { return "127.0.0.1:" + std::to_string(server_->port()); }
   bool AwaitBroken() { return broken_.Await(); }
 
-  // Sends the frames over a link of their own, and returns the answers. Then the link is closed.
+  // Opens a new link, sends the frames, closes the link after the last answer, and returns the
+  // answers.
   std::vector<LeaseFrame> Exchange(const Credentials& credentials,
                                    const std::vector<LeaseFrame>& frames) {
     server_->Post([&] {

@@ -32,7 +32,7 @@ ServerCredentials ServingAs(const Credentials& own) {
           .key_pem = own.key_pem};
 }
 
-// How many calls a relay passes on now. Any thread.
+// Counts the calls that a relay is passing on at present. Thread-safe.
 class CallCount {
  public:
   uint32_t all() const {
@@ -43,7 +43,7 @@ class CallCount {
     const std::lock_guard lock(mutex_);
     ++all_;
   }
-  // The master has accepted the call.
+  // To be called when the master has accepted the call.
   void Open() {
     const std::lock_guard lock(mutex_);
     ++open_;

@@ -85,8 +85,9 @@ class MuteConnection {
   const Fd fd_;
 };
 
-// A loopback port on which whoever sets SO_REUSEADDR may listen, one after the other. The kernel
-// gives it to nobody else meanwhile: it is bound here, but not listened on.
+// Reserves a loopback port for the servers of a test, which listen on it one after the other. The
+// socket here is bound to the port and does not listen. So the kernel gives the port to no other
+// process, and a server that sets SO_REUSEADDR can still listen on it.
 class HeldPort {
  public:
   HeldPort() {
@@ -136,8 +137,8 @@ class StreamTest : public testing::Test {
         [heard](AgentStreamEvent event) { heard->Post(std::move(event)); });
   }
 
-  // Waits until the client is connected. A watch does not wait for that: it fails when the first
-  // attempt to connect takes too long.
+  // Waits until the client is connected. WatchEvents does not wait: it fails if the first attempt
+  // to connect takes too long.
   void AwaitMaster(ControlClient* client) {
     std::thread host([this] {
       if (const auto asked = heard_.Next<StatusAsked>()) asked->reply(JobStatus{});
@@ -171,7 +172,7 @@ class StreamTest : public testing::Test {
     return heard_.Next<AgentSaid>();
   }
 
-  // Three masters, one after the other, at one address: the agent registers with each.
+  // Registers the agent with three masters, which serve one after the other at one address.
   void RegisterWithEachMaster(AgentStream* agent, Heard<AgentStreamEvent>* agent_heard) {
     for (int i = 0; i < 3; ++i) {
       ASSERT_TRUE(RegisterOnce(agent, agent_heard));
