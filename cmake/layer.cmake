@@ -1,6 +1,6 @@
 # add_layer(core
 #   SOURCES job.cc job.h …        headers must compile alone
-#   TESTS job_test.cc …           one gtest binary core_test; omitted when empty
+#   TESTS budget_test.cc …        one gtest binary core_test; omitted when empty
 #   DEPS model base …             layers by name, third parties as paceline_dep::x; for headers
 #   PRIVATE_DEPS …                what only the .cc files need
 #   TEST_DEPS …                   what only the tests need

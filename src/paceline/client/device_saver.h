@@ -1,6 +1,6 @@
 #pragma once
 
-// A training process's saves of tensors that lie on its device; see ckpt/device_save.h.
+// A training process's saves of tensors that lie on its device; see client/device_save.h.
 
 #include <sys/types.h>
 #include <unistd.h>

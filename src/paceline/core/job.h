@@ -53,7 +53,6 @@ class Job {
   std::string Pending() const;
 
  private:
-  friend class Turn;
   JobState state_;
   NodeMap<NodeLink> links_;
   Watch watch_;

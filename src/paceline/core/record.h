@@ -20,7 +20,7 @@
 
 namespace paceline::core {
 
-// Steps of the recovery ladder, narrowest first. The order is the policy.
+// Rungs: recover/ladder.cc has their order. A new one comes last, as the journal has the numbers.
 enum class Rung {
   kNone,
   kRestartProcess,  // same nodes, same ranks, new world

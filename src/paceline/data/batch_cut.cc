@@ -78,8 +78,4 @@ uint64_t BatchCut::PartsOf(OrdinalRange step) const {
   return (largest + spec_.micro_batch - 1) / spec_.micro_batch;
 }
 
-OrdinalRange BatchCut::RankShare(OrdinalRange step, uint64_t rank) const {
-  return CutEvenly(step, {.number = rank, .of = spec_.world_size});
-}
-
 }  // namespace paceline

@@ -41,8 +41,7 @@ class BatchCut {
   // Make.
   Result<void> CheckFrom(uint64_t consumed) const;
 
-  // The number of steps in a whole epoch, and in its rest.
-  uint64_t Steps() const { return StepsFrom(0); }
+  // The number of steps in the rest of an epoch.
   uint64_t StepsFrom(uint64_t consumed) const;
 
   // The ordinals of the step that begins at `consumed`; empty at the end of the epoch.
@@ -50,9 +49,6 @@ class BatchCut {
 
   // The number of parts into which each rank cuts its share of such a step; at least 1.
   uint64_t PartsOf(OrdinalRange step) const;
-
-  // A rank's share of a step, and one part of that share.
-  OrdinalRange RankShare(OrdinalRange step, uint64_t rank) const;
 
  private:
   explicit BatchCut(const BatchSpec& spec) : spec_(spec) {}

@@ -16,6 +16,10 @@ BatchCut Make(const BatchSpec& spec) {
   return std::move(*cut);
 }
 
+OrdinalRange ShareOf(const BatchCut& cut, OrdinalRange step, uint64_t rank) {
+  return CutEvenly(step, {.number = rank, .of = cut.spec().world_size});
+}
+
 TEST(BatchCutTest, PartsTileTheWholeAndDifferByOneAtMost) {
   for (uint64_t size = 0; size <= 40; ++size) {
     for (uint64_t of = 1; of <= 12; ++of) {
@@ -49,14 +53,14 @@ TEST(BatchCutTest, AStepIsTheSameSetInEveryWorld) {
         EXPECT_EQ(step.begin, steps * batch);
         EXPECT_EQ(step.end, std::min(samples, (steps + 1) * batch));
         for (uint64_t rank = 0; rank < world; ++rank) {
-          EXPECT_GE(made->RankShare(step, rank).size(), 1u);
+          EXPECT_GE(ShareOf(*made, step, rank).size(), 1u);
         }
-        EXPECT_EQ(made->RankShare(step, world - 1).end, step.end);
+        EXPECT_EQ(ShareOf(*made, step, world - 1).end, step.end);
         consumed = step.end;
         ++steps;
       }
       EXPECT_EQ(consumed, samples);
-      EXPECT_EQ(steps, made->Steps());
+      EXPECT_EQ(steps, made->StepsFrom(0));
     }
   }
 }
@@ -78,7 +82,7 @@ TEST(BatchCutTest, AnythingMayChangeBetweenTwoSteps) {
       const BatchCut cut = Make(spec);
       const OrdinalRange step = cut.StepAt(consumed);
       for (uint64_t rank = 0; rank < world; ++rank) {
-        const OrdinalRange share = cut.RankShare(step, rank);
+        const OrdinalRange share = ShareOf(cut, step, rank);
         for (uint64_t part = 0; part < cut.PartsOf(step); ++part) {
           const OrdinalRange one = CutEvenly(share, {.number = part, .of = cut.PartsOf(step)});
           EXPECT_LE(one.size(), spec.micro_batch);
@@ -104,7 +108,7 @@ TEST(BatchCutTest, MicroBatchesAreNeverEmpty) {
         for (uint64_t rank = 0; rank < world; ++rank) {
           for (uint64_t part = 0; part < cut->PartsOf(step); ++part) {
             const Part one{.number = part, .of = cut->PartsOf(step)};
-            EXPECT_GE(CutEvenly(cut->RankShare(step, rank), one).size(), 1u);
+            EXPECT_GE(CutEvenly(ShareOf(*cut, step, rank), one).size(), 1u);
           }
         }
       }
@@ -115,7 +119,7 @@ TEST(BatchCutTest, MicroBatchesAreNeverEmpty) {
 TEST(BatchCutTest, DropLastLeavesOutWhatFillsNoStep) {
   const BatchCut cut =
       Make({.samples = 23, .global_batch = 10, .world_size = 4, .drop_last = true});
-  EXPECT_EQ(cut.Steps(), 2u);
+  EXPECT_EQ(cut.StepsFrom(0), 2u);
   EXPECT_EQ(cut.StepsFrom(15), 0u);
   EXPECT_EQ(cut.StepAt(20).size(), 0u);
 }

@@ -24,8 +24,6 @@ constexpr Duration kLookAgainMax = Duration::Seconds(60);
 
 }  // namespace
 
-std::span<const Rule> Rules() { return kRules; }
-
 Verdict Judge(const Facts& facts) {
   const Scene scene{facts, MakeWaitGraph(facts)};
   for (const Rule& rule : kRules) {

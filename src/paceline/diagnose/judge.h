@@ -7,7 +7,6 @@
 // rank is restarted. Pure: equal facts give an equal verdict.
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -17,8 +16,6 @@
 namespace paceline::diagnose {
 
 Verdict Judge(const Facts& facts);
-
-std::span<const Rule> Rules();
 
 // A call by which ranks of one group differ.
 struct OtherCall {

@@ -27,7 +27,7 @@ struct Scene {
 };
 
 // A rule gives a verdict on a scene, or none. To add one, write rule/<name>.cc and a line in
-// rules.cc. The first rule with a verdict decides.
+// judge.cc. The first rule with a verdict decides.
 struct Rule {
   std::string_view name;
   std::optional<Verdict> (*judge)(const Scene& scene);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A node's copy of the master's journal, as both sides speak of it: docs/formats/journal-copy.md.
+// A node's copy of the master's journal, as both sides speak of it: docs/formats/journal_copy.md.
 // `Content` is bytes in production, and records in the simulator.
 
 #include <cstdint>

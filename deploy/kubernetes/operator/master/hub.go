@@ -46,16 +46,6 @@ func (h *Hub) HangUp(key string) {
 	}
 }
 
-// Forget drops the job.
-func (h *Hub) Forget(key string) {
-	h.mutex.Lock()
-	defer h.mutex.Unlock()
-	if old := h.clients[key]; old != nil {
-		old.hangUp()
-		delete(h.clients, key)
-	}
-}
-
 // Tell replaces the facts that the master is to know, and the nodes that will be taken away.
 func (h *Hub) Tell(key string, facts []decide.Fact, notices []decide.NodeNotice) {
 	h.mutex.Lock()

@@ -43,7 +43,7 @@ func set(t *testing.T) *scene {
 	own, _ := authority.Sign(pki.Certificate{Name: "operator", URI: "paceline://operator"}, time.Now())
 	s.target = Target{Term: 1, Address: s.fake.Address(), ServerName: "master.paceline.internal",
 		Token: "secret", Roots: roots, Own: own}
-	t.Cleanup(func() { s.hub.Forget("a/train"); s.fake.Close() })
+	t.Cleanup(func() { s.hub.HangUp("a/train"); s.fake.Close() })
 	return s
 }
 

@@ -134,8 +134,6 @@ func (m *memory) refuse(words string, delay time.Duration, now time.Time) {
 	m.known.Refused = &next
 }
 
-func (m *memory) hasCredentials() bool { return m.token != "" }
-
 func (m *memory) keep(data map[string][]byte) {
 	m.token = string(data[command.TokenKey])
 	m.authority = pki.Authority{CertificatePEM: data[command.CAKey], KeyPEM: data[command.CAKeyKey]}

@@ -11,10 +11,10 @@
 
 namespace paceline::cli {
 
-// The job that --job names, or the default (see FindJob).
 // The error for a job whose master, on another host, does not answer.
 Problem MasterIsAway(const JobPlace& place);
 
+// The job that --job names, or the default (see FindJob).
 Result<JobPlace> JobOf(const Invocation& invocation);
 
 // A client with the run directory's token and, with TLS, its certificates. PL-E030 when job.json

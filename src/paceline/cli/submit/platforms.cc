@@ -13,8 +13,6 @@ constexpr Platform kPlatforms[] = {
 
 }  // namespace
 
-std::span<const Platform> Platforms() { return kPlatforms; }
-
 const Platform* FindPlatform(std::string_view name) {
   for (const Platform& platform : kPlatforms) {
     if (platform.name == name) return &platform;

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -51,8 +50,6 @@ struct Platform {
   int (*run_on)(const OnPlace& place, const std::vector<std::string>& words,
                 const Environment& environment, Output& out);
 };
-
-std::span<const Platform> Platforms();
 
 // "kubernetes", "kubernetes/NAMESPACE", and with `has_job` a job's name in the end. PL-E003.
 Result<OnPlace> ParseOnPlace(const std::string& text, bool has_job);

@@ -1,7 +1,7 @@
 #pragma once
 
 // A node's part in checkpoints, as a pure machine: which ranks it accepts, what it reports to the
-// master and when, and how it executes orders. The ledger (checkpoint_ledger.h) decides what is
+// master and when, and how it executes orders. The ledger (ledger.h) decides what is
 // saved and restored; this machine makes one host do it.
 //
 // Its host (agent/memory/checkpoint_station.h, and the simulated node) moves the bytes: it owns the
