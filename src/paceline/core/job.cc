@@ -9,7 +9,7 @@
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
 #include "paceline/core/hang/hang.h"
-#include "paceline/core/recovery.h"
+#include "paceline/core/next_world.h"
 #include "paceline/core/slow/slow.h"
 #include "paceline/core/succession/former_worlds.h"
 #include "paceline/core/turn.h"

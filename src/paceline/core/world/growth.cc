@@ -4,7 +4,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/core/detect/detectors.h"
-#include "paceline/core/recovery.h"
+#include "paceline/core/next_world.h"
 #include "paceline/core/world/membership.h"
 
 namespace paceline::core {

@@ -1,4 +1,4 @@
-#include "paceline/core/recovery.h"
+#include "paceline/core/next_world.h"
 
 #include <algorithm>
 #include <set>
