@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/world/node_map.h"
+#include "paceline/core/node_map.h"
 #include "paceline/model/ids.h"
 
 namespace paceline::core {

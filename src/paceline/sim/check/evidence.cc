@@ -10,7 +10,7 @@
 #include <tuple>
 #include <utility>
 
-#include "paceline/core/world/node_map.h"
+#include "paceline/core/node_map.h"
 #include "paceline/sim/check/all.h"
 #include "paceline/sim/world.h"
 

@@ -1,4 +1,4 @@
-#include "paceline/core/world/node_map.h"
+#include "paceline/core/node_map.h"
 
 #include <gtest/gtest.h>
 
