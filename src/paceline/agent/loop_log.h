@@ -2,7 +2,7 @@
 
 // The lines that an agent's loop writes about its ranks.
 
-#include "paceline/agent/ranks/rank_table.h"
+#include "paceline/agent/rank_table.h"
 #include "paceline/agent/starter/starter_message.h"
 #include "paceline/base/log.h"
 #include "paceline/core/node/agent.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/image_files.h"
 #include "paceline/ckpt/storage/notes_file.h"
 #include "paceline/client/chunk_file.h"
 

@@ -14,7 +14,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
-#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/image_files.h"
 #include "paceline/ckpt/store/posix.h"
 
 namespace paceline::agent {

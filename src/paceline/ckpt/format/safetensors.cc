@@ -14,7 +14,7 @@
 #include "paceline/base/result.h"
 #include "paceline/base/text.h"
 #include "paceline/base/utf8.h"
-#include "paceline/ckpt/image/chunk_copy.h"
+#include "paceline/ckpt/chunk_size.h"
 
 namespace paceline::ckpt {
 namespace {

@@ -13,14 +13,9 @@
 #include <span>
 #include <vector>
 
+#include "paceline/ckpt/chunk_size.h"
+
 namespace paceline::ckpt {
-
-inline constexpr size_t kChunkBytes = size_t{4} << 20;
-
-// The last one may be shorter.
-constexpr size_t ChunkCount(size_t bytes) {
-  return bytes / kChunkBytes + (bytes % kChunkBytes != 0);
-}
 
 // XXH3_64bits, by the kernel below.
 uint64_t HashOf(const void* data, size_t size);

@@ -14,7 +14,7 @@
 #include "paceline/base/test_dir.h"
 #include "paceline/ckpt/format/safetensors.h"
 #include "paceline/ckpt/image/chunk_copy.h"
-#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/image_files.h"
 #include "paceline/ckpt/storage/saved_ranks.h"
 #include "paceline/ckpt/storage/storage.h"
 #include "paceline/ckpt/store/posix.h"

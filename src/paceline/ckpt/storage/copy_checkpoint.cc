@@ -1,7 +1,7 @@
 #include "paceline/ckpt/storage/copy_checkpoint.h"
 
 #include "paceline/base/text.h"
-#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/image_files.h"
 #include "paceline/ckpt/storage/storage.h"
 
 namespace paceline::ckpt {

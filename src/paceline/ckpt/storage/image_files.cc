@@ -1,4 +1,4 @@
-#include "paceline/ckpt/image/image_files.h"
+#include "paceline/ckpt/storage/image_files.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "paceline/agent/ranks/rank_table.h"
+#include "paceline/agent/rank_table.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
