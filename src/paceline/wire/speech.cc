@@ -1,4 +1,4 @@
-#include "paceline/wire/server/speech.h"
+#include "paceline/wire/speech.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -10,8 +10,8 @@
 #include "openssl/bio.h"
 #include "openssl/ssl.h"
 #include "paceline/base/text.h"
-#include "paceline/wire/client/tcp_dial.h"
 #include "paceline/wire/security/certificates.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 namespace {

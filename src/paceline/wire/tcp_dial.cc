@@ -1,4 +1,4 @@
-#include "paceline/wire/client/tcp_dial.h"
+#include "paceline/wire/tcp_dial.h"
 
 #include <netdb.h>
 #include <poll.h>

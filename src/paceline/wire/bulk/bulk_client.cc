@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/client/tcp_dial.h"
-#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/bulk/channel_proof.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 namespace {

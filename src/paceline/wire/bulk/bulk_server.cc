@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "paceline/base/status_macros.h"
-#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/bulk/channel_proof.h"
 #include "paceline/wire/security/peer_limits.h"
 
 namespace paceline::wire {

@@ -23,7 +23,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/wire/bulk/bulk_format.h"
 #include "paceline/wire/bulk/bulk_socket.h"
-#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/bulk/channel_proof.h"
 #include "paceline/wire/security/credentials.h"
 #include "paceline/wire/server/listener.h"
 

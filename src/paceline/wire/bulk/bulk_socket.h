@@ -14,8 +14,8 @@
 #include "absl/status/statusor.h"
 #include "openssl/ssl.h"
 #include "paceline/base/fd.h"
-#include "paceline/wire/client/tcp_dial.h"
 #include "paceline/wire/security/credentials.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 

@@ -1,4 +1,4 @@
-#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/bulk/channel_proof.h"
 
 #include <openssl/rand.h>
 

@@ -8,7 +8,7 @@
 
 #include "absl/status/status.h"
 #include "paceline/wire/bulk/bulk_socket.h"
-#include "paceline/wire/client/tcp_dial.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 

@@ -13,7 +13,7 @@
 
 #include "paceline/base/status_macros.h"
 #include "paceline/wire/bulk/bulk_socket.h"
-#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/bulk/channel_proof.h"
 #include "paceline/wire/security/peer_limits.h"
 
 namespace paceline::wire {

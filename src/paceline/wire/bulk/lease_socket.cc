@@ -6,10 +6,10 @@
 
 #include "paceline/base/status_macros.h"
 #include "paceline/wire/bulk/bulk_socket.h"
+#include "paceline/wire/bulk/channel_proof.h"
 #include "paceline/wire/bulk/lease_server.h"
-#include "paceline/wire/client/tcp_dial.h"
 #include "paceline/wire/security/certificates.h"
-#include "paceline/wire/security/channel_proof.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 

@@ -10,7 +10,7 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/wire/codec/to_proto.h"
 #include "paceline/wire/security/certificates.h"
-#include "paceline/wire/server/speech.h"
+#include "paceline/wire/speech.h"
 
 namespace paceline::wire {
 

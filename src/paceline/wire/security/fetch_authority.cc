@@ -20,10 +20,10 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/model/problem.h"
-#include "paceline/wire/client/tcp_dial.h"
 #include "paceline/wire/security/certificates.h"
 #include "paceline/wire/security/credentials.h"
-#include "paceline/wire/server/speech.h"
+#include "paceline/wire/speech.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 namespace {

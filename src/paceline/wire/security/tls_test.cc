@@ -18,8 +18,8 @@
 #include "paceline/wire/client/control_client.h"
 #include "paceline/wire/security/credentials.h"
 #include "paceline/wire/security/fetch_authority.h"
-#include "paceline/wire/server/speech.h"
 #include "paceline/wire/server/stream_fixture.h"
+#include "paceline/wire/speech.h"
 
 namespace paceline::wire {
 namespace {

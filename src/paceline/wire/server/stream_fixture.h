@@ -25,8 +25,8 @@
 #include "paceline/model/test_report.h"
 #include "paceline/wire/client/agent_stream.h"
 #include "paceline/wire/client/control_client.h"
-#include "paceline/wire/client/tcp_dial.h"
 #include "paceline/wire/server/master_server.h"
+#include "paceline/wire/tcp_dial.h"
 
 namespace paceline::wire {
 
