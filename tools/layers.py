@@ -4,7 +4,8 @@
     tools/layers.py           check everything; one line a finding, exit 1 when there is one
     tools/layers.py --write   also write the graph into ARCHITECTURE.md, between its two markers
 
-ALLOWED says which layer may include which. It also has layers that are still to come.
+ALLOWED says which layer may include which, and KNOTS which cycles between folders of one layer are
+still there.
 """
 
 from __future__ import annotations
@@ -12,47 +13,57 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Collection
+from itertools import pairwise
 from pathlib import Path
 
 # Each folder may include itself and these. What a folder shows of itself to one that may not
-# include the rest of it stands in PARTS. Rows may stand here before their folder does.
+# include the rest of it stands in PARTS.
 ALLOWED: dict[str, tuple[str, ...]] = {
     "base": (),
     "model": ("base",),
     "diagnose": ("model", "base"),
     "data": ("model", "base"),
     "plan": ("data", "model", "base"),
-    # How many nodes a job should have, from measured speeds. It asks the planner what fits.
-    "brain": ("plan", "data", "model", "base"),
-    "core": ("diagnose", "data", "plan", "brain", "model", "base"),
+    "core": ("diagnose", "data", "plan", "model", "base"),
     "ckpt": ("model", "base"),
-    # Tables and optimizers of a parameter server, without sockets: the simulator runs them too.
-    "ps": ("model", "base"),
-    # Spans in shared memory, and their export.
-    "trace": ("model", "base"),
-    # Time series of finished and running jobs in a file of a host: the brain's memory.
-    "history": ("model", "base"),
-    # Probes of one host before a rank runs there: disks, links, devices.
-    "hostcheck": ("model", "base"),
     "platform": ("model", "base"),
     "wire": ("model", "base"),
-    # The console's pages and the JSON that they ask for; the master serves both.
-    "web": ("history", "model", "base"),
-    "master": ("core", "diagnose", "data", "plan", "brain", "platform", "trace", "history", "web",
-               "wire", "model", "base"),
-    "agent": ("core", "diagnose", "data", "ckpt", "ps", "trace", "hostcheck", "wire", "model",
-              "base"),
-    # The process of a parameter server: threads, sockets and checkpoints around `ps`.
-    "server": ("ps", "ckpt", "trace", "wire", "model", "base"),
-    # The process that answers requests with a model that is still trained. It only reads `ps`.
-    "serve": ("ps", "trace", "wire", "model", "base"),
-    "client": ("data", "ckpt", "trace", "ps", "model", "base"),
-    "sim": ("core", "diagnose", "data", "plan", "brain", "ps", "model", "base"),
-    "cli": ("master", "agent", "server", "serve", "sim", "core", "diagnose", "data", "plan",
-            "brain", "ckpt", "platform", "history", "hostcheck", "wire", "model", "base"),
+    "master": ("core", "diagnose", "data", "plan", "platform", "wire", "model", "base"),
+    "agent": ("core", "diagnose", "data", "ckpt", "wire", "model", "base"),
+    "client": ("data", "ckpt", "model", "base"),
+    "sim": ("core", "diagnose", "data", "plan", "model", "base"),
+    "cli": ("master", "agent", "sim", "core", "diagnose", "data", "plan", "ckpt", "platform",
+            "wire", "model", "base"),
     "bindings": ("client", "data", "plan", "model", "base"),
 }
 PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint/book.h")}
+
+# Folders of one layer include each other in one direction only; the files at the top of a layer,
+# which bind its folders together, do not count, and neither do tests. These includes make cycles.
+# The list only gets shorter: an include that no longer is there, or that would make no cycle
+# without the other ones, must leave it.
+KNOTS: dict[str, tuple[str, ...]] = {
+    "cli": (
+        "cli/console/console.h -> cli/show/line_folder.h",
+        "cli/console/console.h -> cli/show/rank_tail.h",
+        "cli/console/error_file.h -> cli/run/narrator.h",
+        "cli/console/output.cc -> cli/settings/value.h",
+        "cli/console/output.h -> cli/flags/flag.h",
+        "cli/console/tool.cc -> cli/run/host_facts.h",
+        "cli/flags/flag.cc -> cli/settings/value.h",
+        "cli/flags/flags_page.cc -> cli/run/flags.h",
+        "cli/flags/torchrun_flags.cc -> cli/run/flags.h",
+        "cli/flags/torchrun_flags.cc -> cli/settings/value.h",
+        "cli/job/clean.cc -> cli/show/event_text.h",
+        "cli/job/remote.cc -> cli/ckpt/rescue.h",
+        "cli/job/remote.cc -> cli/show/event_text.h",
+        "cli/run/narrator.cc -> cli/show/event_text.h",
+        "cli/run/narrator.h -> cli/show/event_text.h",
+        "cli/run/status_line.cc -> cli/ckpt/rescue.h",
+        "cli/settings/config.cc -> cli/run/request.h",
+        "cli/settings/setting.cc -> cli/run/flags.h",
+    ),
+}
 
 # Who may see transport headers and generated code. `cli` and the hosts speak through wire.
 TRANSPORT = ("wire",)
@@ -85,8 +96,6 @@ BANNED: dict[str, dict[str, str]] = {
     "data": THREADS | CLOCKS | OUTSIDE,
     "plan": THREADS | CLOCKS | OUTSIDE,
     "diagnose": THREADS | CLOCKS | OUTSIDE,
-    "brain": THREADS | CLOCKS | OUTSIDE,
-    "ps": THREADS | CLOCKS | OUTSIDE,
     "core": THREADS | CLOCKS | OUTSIDE,
     "sim": THREADS | CLOCKS,
 }
@@ -159,10 +168,84 @@ def find_cycle(graph: dict[str, list[str]]) -> list[str]:
     return []
 
 
-def check_tree(root: Path) -> list[str]:
+Graph = dict[str, list[str]]  # what each file includes
+
+
+def room_of(name: str) -> str | None:
+    """core/world/room.h: core/world. None: a test, or at the top of its layer."""
+    if name.count("/") < 2 or name.endswith("_test.cc") or "/testing/" in name:
+        return None
+    return name.rsplit("/", 1)[0]
+
+
+def includes_between_rooms(graph: Graph) -> list[tuple[str, str]]:
+    """Pairs of files of one layer: the first, of one folder, includes the second, of another."""
+    found: list[tuple[str, str]] = []
+    for name, targets in graph.items():
+        for target in targets:
+            here, there = room_of(name), room_of(target)
+            if here and there and here != there and here.split("/")[0] == there.split("/")[0]:
+                found.append((name, target))
+    return found
+
+
+def graph_of_rooms(edges: Collection[tuple[str, str]]) -> Graph:
+    rooms: Graph = {}
+    for edge in edges:
+        here, there = (room_of(name) or "" for name in edge)
+        rooms.setdefault(here, []).append(there)
+        rooms.setdefault(there, [])
+    return rooms
+
+
+def leads_to(rooms: Graph, start: str, goal: str) -> bool:
+    seen: set[str] = set()
+    left = [start]
+    while left:
+        room = left.pop()
+        if room == goal:
+            return True
+        if room not in seen:
+            seen.add(room)
+            left += rooms.get(room, [])
+    return False
+
+
+def check_rooms(graph: Graph, knots: dict[str, tuple[str, ...]]) -> list[str]:
+    """No cycle between the folders of a layer, except by the includes that `knots` names."""
+    excepted = {text for texts in knots.values() for text in texts}
+    between = includes_between_rooms(graph)
+    straight = [edge for edge in between if " -> ".join(edge) not in excepted]
+    rooms = graph_of_rooms(straight)
+    found: list[str] = []
+    for layer in sorted({room.split("/")[0] for room in rooms}):
+        cycle = find_cycle({room: rooms[room] for room in rooms if room.startswith(f"{layer}/")})
+        steps = [next(f"{name} -> {target}" for name, target in straight
+                      if (room_of(name), room_of(target)) == step)
+                 for step in pairwise(cycle)]
+        if steps:
+            found.append(f"src/paceline/{layer}:1: folders include each other: {', '.join(steps)}; "
+                         "move what both need, perhaps to the top of the layer")
+    if found:
+        return found
+    there = {" -> ".join(edge): edge for edge in between}
+    for text in sorted(excepted):
+        here, target = (room_of(name) or "" for name in there.get(text, ("", "")))
+        if text not in there or not leads_to(rooms, target, here):
+            found.append(f"tools/layers.py:1: KNOTS no longer needs '{text}'; remove it")
+    return found
+
+
+def check_rows(root: Path) -> list[str]:
+    """No row stands for a layer that is not there."""
+    return [f"tools/layers.py:1: ALLOWED has '{layer}', which is no folder"
+            for layer in ALLOWED if not (root / "src" / "paceline" / layer).is_dir()]
+
+
+def check_tree(root: Path, knots: dict[str, tuple[str, ...]]) -> list[str]:
     source = root / "src" / "paceline"
     found: list[str] = []
-    graph: dict[str, list[str]] = {}
+    graph: Graph = {}
     for path in sorted(source.rglob("*")):
         if path.suffix not in (".h", ".cc"):
             continue
@@ -187,7 +270,7 @@ def check_tree(root: Path) -> list[str]:
     cycle = find_cycle(graph)
     if cycle:
         found.append(f"src/paceline/{cycle[0]}:1: include cycle: {' -> '.join(cycle)}")
-    return found
+    return found + check_rooms(graph, knots)
 
 
 def draw(folders: Collection[str]) -> str:
@@ -225,7 +308,8 @@ def check_drawing(root: Path, *, write: bool) -> list[str]:
 
 def main(argv: list[str]) -> int:
     root = Path(__file__).resolve().parent.parent
-    found = check_tree(root) + check_drawing(root, write="--write" in argv)
+    found = check_tree(root, KNOTS) + check_rows(root)
+    found += check_drawing(root, write="--write" in argv)
     print("\n".join(found) if found else "layers: every include follows the table")
     return 1 if found else 0
 

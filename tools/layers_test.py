@@ -10,7 +10,7 @@ import layers
 
 
 class LayersTest(unittest.TestCase):
-    def check(self, **files: str) -> list[str]:
+    def check(self, *excepted: str, **files: str) -> list[str]:
         with tempfile.TemporaryDirectory() as folder:
             root = Path(folder)
             for name, text in files.items():
@@ -18,7 +18,7 @@ class LayersTest(unittest.TestCase):
                 path = path.with_suffix(path.suffix or ".cc")
                 path.parent.mkdir(parents=True, exist_ok=True)
                 path.write_text(text, encoding="utf-8")
-            return layers.check_tree(root)
+            return layers.check_tree(root, {"core": excepted})
 
     def test_accepts_what_the_table_allows(self) -> None:
         self.assertEqual(self.check(core__job='#include "paceline/model/world.h"\n',
@@ -47,6 +47,37 @@ class LayersTest(unittest.TestCase):
                            core__c_h='#include "paceline/core/a.h"\n')
         self.assertEqual(len(found), 1)
         self.assertIn("core/a.h -> core/b.h -> core/c.h -> core/a.h", found[0])
+
+    def test_finds_a_cycle_of_folders(self) -> None:
+        there = '#include "paceline/core/detect/a.h"\n'
+        back = '#include "paceline/core/world/b.h"\n'
+        tree = {"core__detect__a_h": "", "core__world__b_h": "", "core__world__c": there}
+        self.assertEqual(self.check(**tree), [])
+        (found,) = self.check(**tree, core__detect__d=back)
+        self.assertIn("core/world/c.cc -> core/detect/a.h", found)
+        self.assertIn("core/detect/d.cc -> core/world/b.h", found)
+        self.assertEqual(self.check(**tree, core__d=back), [], "the top of a layer binds it")
+        self.assertEqual(self.check(**tree, core__detect__d_test=back), [], "a test may look")
+
+    def test_excepts_cycles_that_have_a_name(self) -> None:
+        name = "core/detect/d.cc -> core/world/b.h"
+        there = '#include "paceline/core/detect/a.h"\n'
+        back = '#include "paceline/core/world/b.h"\n'
+        tree = {"core__detect__a_h": "", "core__world__b_h": "", "core__detect__d": back}
+        self.assertEqual(self.check(name, **tree, core__world__c=there), [])
+        self.assertTrue(self.check(name, **tree, core__world__c=there, core__detect__e=back))
+        (found,) = self.check(name, **tree)
+        self.assertIn("no longer needs 'core/detect/d.cc", found, "nothing leads back")
+        (found,) = self.check(name, core__world__c=there, core__detect__a_h="")
+        self.assertIn("no longer needs 'core/detect/d.cc", found, "it is gone")
+
+    def test_finds_a_row_without_a_folder(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            for layer in layers.ALLOWED:
+                (Path(folder) / "src" / "paceline" / layer).mkdir(parents=True)
+            self.assertEqual(layers.check_rows(Path(folder)), [])
+            (Path(folder) / "src" / "paceline" / "core").rmdir()
+            self.assertEqual(len(layers.check_rows(Path(folder))), 1)
 
     def test_finds_every_banned_word_in_pure_code(self) -> None:
         for line in ("#include <thread>", "std::mutex m;", "#include <filesystem>",
