@@ -166,12 +166,17 @@ class Script {
     for (const Step& step : steps_) {
       cluster_->At(Instant() + step.when, [this, words = step.words] { Do(words); });
     }
-    cluster_->RunUntil(Instant() + until_);
+    cluster_->RunUntil(Instant() + until_ + options_.more);
     result.error = error_;
     result.journal = cluster_->journal();
     result.phase = cluster_->job().state().phase;
     result.exit_code = cluster_->job().state().exit_code;
+    result.final_reason = cluster_->job().state().final_reason;
     result.step = cluster_->step_max();
+    for (const auto& [name, id] : cluster_->job().state().by_name) {
+      if (cluster_->job().state().Find(id)->IsMember()) result.members.push_back(name);
+    }
+    for (const Step& step : steps_) result.has_master_fault |= ActsOnMaster(step.words);
     result.living_ranks = cluster_->LivingRanks();
     result.rank_conflict = cluster_->RankConflict();
     result.trace = cluster_->trace();
@@ -269,8 +274,10 @@ class Script {
     return true;
   }
 
+  static bool ActsOnMaster(const Words& words) { return words.size() > 1 && words[1] == "master"; }
+
   bool DoMaster(const Words& words) {
-    if (words.size() < 2 || words[1] != "master") return false;
+    if (!ActsOnMaster(words)) return false;
     if (words[0] == "kill")
       cluster_->KillMaster();
     else if (words[0] == "start")

@@ -15,15 +15,19 @@ struct ScenarioResult {
   std::vector<Record> journal;
   Phase phase = Phase::kEmpty;
   int exit_code = 0;
-  int64_t step = 0;  // highest step of any world
+  int64_t step = 0;                  // highest step of any world
+  std::string final_reason;          // of a finished job
+  std::vector<std::string> members;  // names of the nodes that are neither lost nor left
   size_t living_ranks = 0;
-  std::string rank_conflict;  // must be empty
+  bool has_master_fault = false;  // the script has a command for the master
+  std::string rank_conflict;      // must be empty
 };
 
 struct ScenarioOptions {
   // The master crashes when the journal first has this many records, with exactly these on disk. 0:
   // never.
   size_t crash_at_record = 0;
+  Duration more;  // how long the job runs on after the script
 };
 
 ScenarioResult RunScenario(const std::string& script, const ScenarioOptions& options = {});
