@@ -397,55 +397,79 @@ TEST(Codec, HostileNodesAreRefused) {
   }));
 }
 
-// Decodes random bytes and mutated messages. Any answer is allowed, but an accepted value must be
-// encodable again.
-template <class Message, class Decode>
-void Fuzz(uint64_t seed, const std::string& valid, Decode decode) {
+// Decodes random bytes and mutations of the valid messages. An accepted value must survive the
+// next encoding and decoding. Returns how many were accepted.
+template <class Message>
+size_t Fuzz(uint64_t seed, const std::vector<Message>& valid) {
   const google::protobuf::LogSilencer silencer;
   Draw draw(seed);
+  size_t accepted = 0;
   for (int i = 0; i < 3000; ++i) {
     Message message;
-    const std::string bytes = i % 4 == 0 ? draw.Bytes(300) : draw.Mutate(valid);
-    if (message.ParseFromString(bytes)) decode(message);
+    const std::string bytes =
+        i % 4 == 0 ? draw.Bytes(300) : draw.Mutate(valid[i % valid.size()].SerializeAsString());
+    if (!message.ParseFromString(bytes)) continue;
+    const auto decoded = FromProto(message);
+    if (!decoded.ok()) continue;
+    ++accepted;
+    Message encoded;
+    ToProto(*decoded, &encoded);
+    const auto again = FromProto(encoded);
+    if (!again.ok()) {
+      ADD_FAILURE() << again.status() << " for " << encoded.DebugString();
+      continue;
+    }
+    Message repeated;
+    ToProto(*again, &repeated);
+    EXPECT_EQ(repeated.DebugString(), encoded.DebugString()) << message.DebugString();
   }
+  return accepted;
 }
 
 TEST(Codec, FuzzAgentMessages) {
+  size_t accepted = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     Draw draw(seed);
-    pb::AgentMessage message;
-    ToProto(Register{draw.Node()}, &message);
-    Fuzz<pb::AgentMessage>(seed, message.SerializeAsString(), [](const pb::AgentMessage& bytes) {
-      const auto decoded = FromProto(bytes);
-      pb::AgentMessage again;
-      if (decoded.ok()) ToProto(*decoded, &again);
-    });
+    std::vector<pb::AgentMessage> valid(3);
+    ToProto(Register{draw.Node()}, &valid[0]);
+    ToProto(Heartbeat{Generation(draw.Big()), draw.Small(), draw.Time(), draw.Reports()},
+            &valid[1]);
+    ToProto(draw.Evidence(), &valid[2]);
+    accepted += Fuzz(seed, valid);
   }
+  EXPECT_GT(accepted, 1000U);
 }
 
 TEST(Codec, FuzzMasterMessages) {
+  size_t accepted = 0;
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     Draw draw(seed);
-    pb::MasterMessage message;
-    ToProto(draw.Assignment(), &message);
-    Fuzz<pb::MasterMessage>(seed, message.SerializeAsString(), [](const pb::MasterMessage& bytes) {
-      const auto decoded = FromProto(bytes);
-      pb::MasterMessage again;
-      if (decoded.ok()) ToProto(*decoded, &again);
-    });
+    std::vector<pb::MasterMessage> valid(2);
+    ToProto(draw.Assignment(), &valid[0]);
+    ToProto(Welcome{NodeId(draw.Small()), draw.Spec(), draw.Time()}, &valid[1]);
+    accepted += Fuzz(seed, valid);
   }
+  EXPECT_GT(accepted, 1000U);
 }
 
 TEST(Codec, FuzzFacts) {
+  size_t accepted = 0;
   const google::protobuf::LogSilencer silencer;
   Draw draw(11);
   for (const core::Fact& fact : draw.Facts()) {
     const std::string valid = EncodeFact(fact);
     for (int i = 0; i < 500; ++i) {
       const auto decoded = DecodeFact(i % 4 == 0 ? draw.Bytes(300) : draw.Mutate(valid));
-      if (decoded.ok()) EncodeFact(*decoded);
+      if (!decoded.ok()) continue;
+      ++accepted;
+      const std::string encoded = EncodeFact(*decoded);
+      const auto again = DecodeFact(encoded);
+      ASSERT_TRUE(again.ok()) << again.status() << " for " << FactName(*decoded);
+      EXPECT_EQ(again->index(), decoded->index());
+      EXPECT_EQ(EncodeFact(*again), encoded) << FactName(*decoded);
     }
   }
+  EXPECT_GT(accepted, 1000U);
 }
 
 }  // namespace
