@@ -15,6 +15,8 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import assertions
+
 FILE_LINES_MAX = 500
 FUNCTION_LINES_MAX = 60
 LINE_COLUMNS_MAX = 100
@@ -221,17 +223,70 @@ def check_registries(root: Path, names: list[str]) -> Iterator[str]:
                 yield f"{name}:1: not in the list {folder}/{register}"
 
 
+# Files that other projects have. Their names may stand in comments.
+FOREIGN_FILES = re.compile(r"(torch|linux)/.*|cuda\.h|sched\.h")
+FILE_NAME = re.compile(r"(?<![\w/.<{*-])(?:\.{1,2}/)*((?:[\w-]+/)*[\w-]+"
+                       r"\.(?:h|cc|py|pyi|md|proto|cmake|sh|go))(?![\w/*-]|\.\w)")
+QUOTED = r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\''
+SLASHED = re.compile(QUOTED + r"|`[^`]*`|//[^\n]*|/\*.*?\*/", re.DOTALL)
+HASHED = re.compile(r'"""(?:\\.|[^\\])*?"""|' + QUOTED + r"|(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
+LINES = re.compile(r"(?:^|(?<=\s))#[^\n]*", re.MULTILINE)
+
+
+def comments_of(name: str, text: str) -> Iterator[tuple[int, str]]:
+    """The comments of a file with the number of their first line."""
+    if name.endswith((".h", ".cc", ".proto", ".go", ".js")):
+        pattern = SLASHED
+    elif name.endswith((".py", ".pyi")):
+        pattern = HASHED
+    elif name.endswith((".sh", ".cmake", "CMakeLists.txt", "Makefile")):
+        pattern = LINES
+    else:
+        return
+    for match in pattern.finditer(text):
+        if match[0].startswith(("//", "/*", "#")):
+            yield text.count("\n", 0, match.start()) + 1, match[0]
+
+
+def check_named_files(name: str, text: str, ends: set[str]) -> Iterator[str]:
+    """A file that a comment names exists. `ends`: what the path of a file may end with."""
+    if name.startswith("third_party/"):
+        return
+    for number, comment in comments_of(name, text):
+        for match in FILE_NAME.finditer(comment):
+            if match[1] not in ends and not FOREIGN_FILES.fullmatch(match[1]):
+                yield f"{name}:{number}: no file {match[1]}; name the one that is meant"
+
+
+def ends_of(names: list[str]) -> set[str]:
+    """a/b/c.h: "a/b/c.h", "b/c.h" and "c.h"."""
+    return {name.split("/", cut)[-1] for name in names for cut in range(name.count("/") + 1)}
+
+
+def check_assertions(root: Path, names: list[str]) -> Iterator[str]:
+    """No test passes whatever happens."""
+    cpp = [name for name in names if name.endswith((".cc", ".h"))]
+    yield from assertions.check_cpp({name: read(root, name) or "" for name in cpp})
+    python = [name for name in names if name.endswith(".py") and "/scripts/" not in name
+              and (name.startswith("tests/") or name.endswith("_test.py"))]
+    yield from assertions.check_python({name: read(root, name) or "" for name in python})
+
+
 def check_tree(root: Path) -> list[str]:
     names = files_of(root)
+    ends = ends_of(names)
     found: list[str] = []
     for name in names:
-        text = read(root, name) if name.endswith((*TEXT, "CMakeLists.txt", "Makefile")) else None
+        is_text = name.endswith((*TEXT, ".go", "CMakeLists.txt", "Makefile"))
+        text = read(root, name) if is_text else None
         if text is None:
             continue
         found += check_words(name, text)
         found += check_lengths(name, text)
         found += check_functions(name, text)
         found += check_links(root, name, text)
+        found += check_named_files(name, text, ends)
+    found += check_assertions(root, names)
     found += check_listed(root, names)
     found += check_own_header(root, names)
     found += check_registries(root, names)

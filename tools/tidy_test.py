@@ -69,6 +69,50 @@ class TidyTest(unittest.TestCase):
         self.assert_finds({"a.md": "# One\n[x](#two)\n"}, "no heading #two")
         self.assertEqual(self.check({"a.md": "`[x](gone.md)`\n```\n[x](gone.md)\n```\n"}), [])
 
+    def test_finds_files_that_only_a_comment_names(self) -> None:
+        there = {"src/core/rule.h": "", "docs/a.md": ""}
+        for name, text in (("a.cc", "int x;  // see rules.cc\n"),
+                           ("a.h", "/* as in\nmodel/rule.h */\n"),
+                           ("a.py", "x = '#'  # docs/b.md says why\n"),
+                           ("a.go", "// of rule_more.cc\n"),
+                           ("a.proto", "// client/rule.h\n"), ("a.sh", "# runs setup.py\n")):
+            with self.subTest(text):
+                self.assert_finds({**there, name: text}, "no file ")
+        self.assertEqual(self.check({**there, "a.py": "x = '# see gone.py'\n", "a.cc": (
+            "// rule.h, core/rule.h, ../docs/a.md; cuda.h is foreign; <name>.cc, x.json\n"
+            'int x = Open("// gone.cc");\n')}), [])
+
+    def test_finds_tests_without_an_assertion(self) -> None:
+        name = "src/a_test.cc"
+        head = "#include <gtest/gtest.h>\n"
+        test = "TEST(A, Holds) {\n  Look(1);\n}\n"
+        quiet = "template <class F>\nvoid Look(F decode) {\n  decode(1);\n}\n"
+        for text in (test, "// EXPECT_EQ\n" + test, 'const char* k = "EXPECT_EQ";\n' + test,
+                     test + "TEST_F(A, Other) {\n  EXPECT_TRUE(true);\n}\n", quiet + test):
+            with self.subTest(text):
+                self.assert_finds({name: head + text}, "A.Holds asserts nothing")
+        helper = "void Look(int x) {\n  EXPECT_EQ(x, 1);\n}\n"
+        outer = "void Twice(int x) {\n  Look(x);\n}\n"
+        for text in (helper + test, helper + outer + test.replace("Look", "Twice"),
+                     test.replace("Look(1)", "EXPECT_TRUE(true)")):
+            with self.subTest(text):
+                self.assertEqual(self.check({name: head + text}), [])
+
+    def test_finds_python_tests_without_an_assertion(self) -> None:
+        for body in ("x = f()", "print('assert x')", "job.wait()"):
+            with self.subTest(body):
+                self.assert_finds({"tests/e2e/test_a.py": f"def test_a():\n    {body}\n"},
+                                  ":1: test_a asserts nothing")
+        test = "def test_a():\n    job.wait()\n"
+        job = {"tests/e2e/job.py": "class Job:\n    def wait(self):\n        raise TimeoutError\n"}
+        self.assertEqual(self.check({"tests/e2e/test_a.py": test, **job}), [])
+        self.assert_finds({"tests/k8s/test_a.py": test, **job}, "test_a asserts nothing")
+        for body in ("assert f()", "with raises(E): f()", "run(c, check=True)", "t.assertEqual(1)",
+                     "look(1)"):
+            with self.subTest(body):
+                self.assertEqual(self.check({"tests/e2e/test_a.py": (
+                    f"def test_a():\n    {body}\n\n\ndef look(x):\n    assert x\n")}), [])
+
     def test_finds_files_that_nobody_builds(self) -> None:
         layer = {"src/paceline/core/CMakeLists.txt": "add_layer(core SOURCES job.cc)\n"}
         self.assert_finds(layer | {"src/paceline/core/job_test.cc": ""}, "nobody builds it")

@@ -263,7 +263,7 @@ def test_losses(loss: Any) -> None:
 
 def test_a_loss_may_be_no_number_of_the_real_ones() -> None:
     for loss in (math.nan, math.inf, 1, numpy.float32(2), numpy.array(3.0)):
-        paceline.step(1, loss=loss)  # pyright: ignore
+        assert paceline.step(1, loss=loss) is None  # pyright: ignore
 
 
 class BytesPath(os.PathLike[bytes]):

@@ -8,8 +8,10 @@ namespace paceline {
 namespace {
 
 TEST(CheckTest, PassesQuietly) {
-  CHECK(1 + 1 == 2);
-  CHECK(true, "never shown");
+  int evaluated = 0;
+  CHECK(++evaluated == 1);
+  CHECK(++evaluated == 2, "never shown");
+  EXPECT_EQ(evaluated, 2) << "each condition once";
 }
 
 TEST(CheckDeathTest, SaysWhereAndWhat) {

@@ -275,7 +275,13 @@ def test_a_new_master_and_a_new_agent_hear_all_again(agent: Agent) -> None:
     assert [frame[8] for frame in agent.heard()] == [0, 1]
 
 
-def test_an_agent_that_is_away_stops_nobody(tmp_path: Path) -> None:
-    channel = MasterChannel(str(tmp_path / "nobody"))
+def test_an_agent_that_is_away_stops_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(agreement, "_REDIAL_SECONDS", 0.0)
+    channel = MasterChannel(str(tmp_path / "late"))
     channel.say("a", 0, 1, 3)
     channel.look("a")
+    agent = Agent(tmp_path / "late")
+    channel.look("a")
+    assert [frame[8] for frame in agent.heard()] == [0], "it hears later what was said"
