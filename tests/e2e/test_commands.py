@@ -98,6 +98,10 @@ def test_a_job_that_runs_tells_all(failed_once: Job) -> None:
     assert lines and {line["generation"] for line in lines} == {status["world"]["generation"]}
     traceback = ask(job, "logs", "--rank", "1", "--generation", "1", "--errors")
     assert "ValueError: bad batch" in traceback[-1]["text"]
+    (goodput,) = ask(job, "goodput")
+    assert not goodput["is_over"] and 0 < goodput["runtime"] < 1
+    assert [cost["event"] for cost in goodput["incidents"]] == [failures[0]["seq"]]
+    assert goodput["rank_seconds"]["infrastructure_recovery"] > 0
     (listed,) = ask_host(job, "ps")
     assert [one["running"] for one in listed["jobs"]] == [True]
     (problem,) = ask(job, "wait", "--for", "step=1000000", "--timeout", "300ms", code=124)
@@ -145,6 +149,9 @@ def test_a_job_that_is_over_tells_the_same(failed_once: Job) -> None:
     assert job.wait() == 143
     (status,) = ask(job, "status")
     assert (status["job"]["phase"], status["job"]["exit_code"]) == ("finished", 143)
+    (goodput,) = ask(job, "goodput")
+    assert goodput["is_over"] and goodput["runtime"] == pytest.approx(status["job"]["goodput"])
+    assert ask(job, "goodput") == [goodput]
     events = ask(job, "events", "--follow")
     assert events[: len(live)] == live
     assert events[-1]["kind"] == "job_finished"

@@ -61,6 +61,7 @@ int RunConfig(Invocation& invocation);
 int RunData(Invocation& invocation);
 int RunDoctor(Invocation& invocation);
 int RunEvents(Invocation& invocation);
+int RunGoodput(Invocation& invocation);
 int RunLogs(Invocation& invocation);
 int RunPlan(Invocation& invocation);
 int RunProfile(Invocation& invocation);

@@ -325,6 +325,16 @@ std::string WhyItEnds(const JobState& state) {
   return state.decision.rung == Rung::kMoveLayers ? "its layers move" : "it grows";
 }
 
+// The work that the next world repeats if the ranks tell only steps of their own world: that since
+// the newest checkpoint which a rank wrote in it. If they tell steps of the training, the next
+// world itself shows which steps it repeats.
+void NoteLostWork(const JobState& state, const Watch& watch, Instant now, WorldEnded* ended) {
+  if (watch.step >= 0 || state.phase != Phase::kRunning) return;
+  const bool has_file = watch.saved_files > 0;
+  ended->lost_steps = watch.step_count - (has_file ? watch.filed_step_count : 0);
+  ended->lost_work = now - std::max(state.phase_since, has_file ? watch.filed_at : Instant());
+}
+
 }  // namespace
 
 bool EndDoomedWorld(Turn& turn) {
@@ -333,10 +343,12 @@ bool EndDoomedWorld(Turn& turn) {
   if (!state.world || !doomed) return false;
   std::vector<RecordSeq> causes = state.incident.causes;
   causes.push_back(state.decision.seq);
-  turn.Emit(WorldEnded{.generation = state.world->generation,
-                       .step = turn.watch().step,
-                       .reason = WhyItEnds(state)},
-            std::move(causes));
+  WorldEnded ended{.generation = state.world->generation,
+                   .step = turn.watch().step,
+                   .reason = WhyItEnds(state),
+                   .step_count = turn.watch().step_count};
+  NoteLostWork(state, turn.watch(), turn.now(), &ended);
+  turn.Emit(std::move(ended), std::move(causes));
   return true;
 }
 

@@ -134,6 +134,11 @@ struct WorldEnded {  // between worlds: no rank may train under this or a lower 
   Generation generation;
   int64_t step = -1;
   std::string reason;
+  int64_t step_count = 0;  // optimizer steps of this world
+  // Of a world whose ranks tell no step of the training: its work since the last checkpoint that a
+  // rank wrote, which the next world repeats.
+  int64_t lost_steps = 0;
+  Duration lost_work;
 };
 struct SoloRestarted {  // a single node used generations of its block without a master
   NodeId node;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "paceline/core/goodput/ledger.h"
 #include "paceline/core/job.h"
 #include "paceline/core/slow/pace_desk.h"
 #include "paceline/master/clock.h"
@@ -19,7 +20,6 @@
 #include "paceline/master/journal/journal.h"
 #include "paceline/master/leases/lease_host.h"
 #include "paceline/master/report/event_row.h"
-#include "paceline/master/report/goodput.h"
 #include "paceline/master/report/metrics.h"
 #include "paceline/master/report/status.h"
 #include "paceline/master/report/summary.h"
@@ -101,7 +101,7 @@ class EventLoop {
   StackDesk stack_desk_;
   core::PaceDesk pace_desk_;
   NodeNames names_;
-  Goodput goodput_;
+  core::GoodputLedger goodput_;
   Counters counters_;
   std::string journal_state_ = "ok";
   Instant created_at_;

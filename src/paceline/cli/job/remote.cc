@@ -12,10 +12,10 @@
 #include "paceline/cli/ckpt/rescue.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/show/event_text.h"
+#include "paceline/core/goodput/ledger.h"
 #include "paceline/core/job.h"
 #include "paceline/master/journal/journal.h"
 #include "paceline/master/report/event_row.h"
-#include "paceline/master/report/goodput.h"
 #include "paceline/master/report/status.h"
 
 namespace paceline::cli {
@@ -31,25 +31,6 @@ Problem EndedElsewhere(const JobPlace& place) {
                  .where = place.run_dir,
                  .why = Concat("its history is on the master's host, ", place.master_addr),
                  .fix = "the same command there"};
-}
-
-Result<std::vector<core::Record>> RecordsOf(const JobPlace& place) {
-  if (place.is_joined) return place.end.has_value() ? EndedElsewhere(place) : MasterIsAway(place);
-  auto records = master::ReadJournal(place.run_dir + "/journal.db");
-  if (records.ok() && !records->empty()) return *std::move(records);
-  const bool is_there = records.ok();
-  if (!is_there && !absl::IsNotFound(records.status())) return ProblemFrom(records.status());
-  const std::string job = place.id.empty() ? "this job" : place.id;
-  const std::string said = ShellWord(place.id.empty() ? place.run_dir : place.id);
-  return Problem{.code = "PL-E030",
-                 .what = "there is no status of " + job + " yet",
-                 .where = place.run_dir,
-                 .why = is_there ? "no master answers on this host, and the journal has no record: "
-                                   "it was emptied, or each master died before its first record"
-                                 : "no master answers on this host, and there is no journal to "
-                                   "read",
-                 .fix = place.is_running() ? "paceline wait --for running --job " + said
-                                           : "see the logs in " + place.run_dir + "/logs"};
 }
 
 Problem RunDirGone(const JobPlace& place) {
@@ -92,6 +73,25 @@ Problem MasterIsAway(const JobPlace& place) {
                  .fix = fix};
 }
 
+Result<std::vector<core::Record>> RecordsFromJournal(const JobPlace& place) {
+  if (place.is_joined) return place.end.has_value() ? EndedElsewhere(place) : MasterIsAway(place);
+  auto records = master::ReadJournal(place.run_dir + "/journal.db");
+  if (records.ok() && !records->empty()) return *std::move(records);
+  const bool is_there = records.ok();
+  if (!is_there && !absl::IsNotFound(records.status())) return ProblemFrom(records.status());
+  const std::string job = place.id.empty() ? "this job" : place.id;
+  const std::string said = ShellWord(place.id.empty() ? place.run_dir : place.id);
+  return Problem{.code = "PL-E030",
+                 .what = "there is no status of " + job + " yet",
+                 .where = place.run_dir,
+                 .why = is_there ? "no master answers on this host, and the journal has no record: "
+                                   "it was emptied, or each master died before its first record"
+                                 : "no master answers on this host, and there is no journal to "
+                                   "read",
+                 .fix = place.is_running() ? "paceline wait --for running --job " + said
+                                           : "see the logs in " + place.run_dir + "/logs"};
+}
+
 // A job that ended without storage keeps its last step in memory. The journal names the step, and
 // the folder of the images says that this host still has them.
 void AddLeftInMemory(const core::Job& job, wire::CheckpointStatus* status) {
@@ -114,10 +114,10 @@ Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
                            .exit_code = place.end->exit_code,
                            .final_reason = place.end->reason};
   }
-  auto records = RecordsOf(place);
+  auto records = RecordsFromJournal(place);
   if (!records.ok()) return records.problem();
   core::Job job;
-  master::Goodput goodput;
+  core::GoodputLedger goodput;
   for (const core::Record& record : *records) {
     job.Restore(record);
     goodput.Fold(record);
@@ -139,7 +139,7 @@ Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
 
 Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
                         const std::function<bool(const wire::JobEvent&)>& take) {
-  auto records = RecordsOf(place);
+  auto records = RecordsFromJournal(place);
   if (!records.ok()) return records.problem();
   master::NodeNames names;
   for (const core::Record& record : *records) {

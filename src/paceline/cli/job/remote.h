@@ -4,9 +4,11 @@
 // no master runs. Both give the same values, so an ended job is shown like a running one.
 
 #include <functional>
+#include <vector>
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/job/job_place.h"
+#include "paceline/core/record.h"
 #include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {
@@ -49,6 +51,7 @@ inline constexpr Duration kStatusPatience = Duration::Seconds(2);
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout);
 
 // From the journal of place.run_dir, whether or not a master runs. PL-E030 when there is none.
+Result<std::vector<core::Record>> RecordsFromJournal(const JobPlace& place);
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place);
 Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
                         const std::function<bool(const wire::JobEvent&)>& take);

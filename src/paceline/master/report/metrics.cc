@@ -48,8 +48,9 @@ void AddJob(const wire::JobStatus& status, Page* page) {
               "Generation of the current world; 0 between worlds.");
   page->Gauge("world_ranks", status.world_size, "Ranks of the current world.");
   page->Gauge("step", static_cast<double>(status.step), "Highest step known; -1 before the first.");
-  page->Gauge("goodput_ratio", status.goodput,
-              "Share of the time since the first world in which new steps were made.");
+  page->Gauge(
+      "goodput_ratio", status.goodput,
+      "Share of the seated ranks' time since the first world in which new steps were made.");
   page->Counter("restarts", status.restart_count, "Worlds formed after the first.");
   page->Counter("failures", status.failures, "Failures charged to the restart budget.");
 

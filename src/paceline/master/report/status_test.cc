@@ -2,7 +2,6 @@
 
 #include "gtest/gtest.h"
 #include "paceline/master/report/event_row.h"
-#include "paceline/master/report/goodput.h"
 #include "paceline/master/report/metrics.h"
 #include "paceline/master/report/summary.h"
 #include "paceline/wire/codec/control_json.h"
@@ -11,35 +10,6 @@ namespace paceline::master {
 namespace {
 
 Instant At(int64_t seconds) { return Instant() + Duration::Seconds(seconds); }
-
-TEST(Goodput, CountsOnlyNewSteps) {
-  Goodput goodput;
-  uint64_t seq = 0;
-  const auto fold = [&](int64_t second, core::Fact fact) {
-    goodput.Fold({RecordSeq(++seq), At(second), {}, std::move(fact)});
-  };
-  EXPECT_EQ(goodput.Share(At(5)), 0);
-  fold(10, core::WorldFormed{});
-  EXPECT_EQ(goodput.Share(At(11)), 0);
-  fold(12, core::WorldRunning{});  // 2 s of start
-  EXPECT_DOUBLE_EQ(goodput.Share(At(20)), 0.8);
-  fold(20, core::WorldEnded{});
-  fold(21, core::WorldFormed{});
-  fold(22, core::WorldRunning{});
-  EXPECT_DOUBLE_EQ(goodput.Share(At(26)), 0.5);  // repeated steps do not count
-  fold(26, core::ProgressMade{});
-  EXPECT_DOUBLE_EQ(goodput.Share(At(30)), 0.6);
-  fold(30, core::JobFinished{});
-  EXPECT_DOUBLE_EQ(goodput.Share(At(1000)), 0.6);
-  fold(1000, core::JobResumed{});  // the clock goes on at 30
-  fold(1001, core::WorldFormed{});
-  fold(1002, core::WorldRunning{});
-  EXPECT_DOUBLE_EQ(goodput.Share(At(1010)), 0.4);
-  fold(1010, core::ProgressMade{});
-  EXPECT_NEAR(goodput.Share(At(1020)), 0.55, 1e-9);
-  fold(1020, core::JobFinished{});
-  EXPECT_NEAR(goodput.Share(At(2000)), 0.55, 1e-9);
-}
 
 TEST(EventRow, NamesNodesAndMembers) {
   NodeNames names;

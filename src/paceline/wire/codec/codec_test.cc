@@ -145,7 +145,7 @@ class Draw {
                               Text()},
         core::WorldFormed{World(), generation, Flag(), node, Text()},
         core::WorldRunning{generation, Step()},
-        core::WorldEnded{generation, Step(), Text()},
+        core::WorldEnded{generation, Step(), Text(), 40, 7, Duration::Seconds(3)},
         core::SoloRestarted{node, Name(), generation, Text()},
         core::ProgressMade{Step(), Step()},
         core::GrowthPlanned{node, Name(), Step(), Text()},

@@ -1,0 +1,228 @@
+#include "paceline/core/goodput/ledger.h"
+
+#include <algorithm>
+#include <numeric>
+#include <variant>
+
+namespace paceline::core {
+
+namespace {
+
+size_t Index(TimeClass time_class) { return static_cast<size_t>(time_class); }
+
+double Sum(const std::array<double, kTimeClasses>& sums) {
+  return std::accumulate(sums.begin(), sums.end(), 0.0);
+}
+
+// A part of `whole`, kept in 0 … 1 against rounding.
+double Part(double part, double whole) {
+  return whole <= 0 ? 0 : std::clamp(part / whole, 0.0, 1.0);
+}
+
+bool IsDearer(const IncidentCost& a, const IncidentCost& b) {
+  if (a.slot_seconds != b.slot_seconds) return a.slot_seconds > b.slot_seconds;
+  return a.world_ended < b.world_ended;
+}
+
+}  // namespace
+
+struct GoodputLedger::Visitor {
+  GoodputLedger& ledger;
+  const Record& record;
+
+  void operator()(const JobCreated& fact) const {
+    const JobSpec& spec = fact.spec;
+    ledger.wanted_slots_ = static_cast<double>(spec.nodes_max) * spec.nproc_per_node;
+  }
+
+  void operator()(const NodeJoined& fact) const {
+    ledger.nodes_[fact.node] = {.slots = static_cast<double>(fact.slots)};
+  }
+
+  void operator()(const NodeLost& fact) const {
+    const auto it = ledger.nodes_.find(fact.node);
+    const bool was_seated = it != ledger.nodes_.end() && it->second.is_seated;
+    if (was_seated && !fact.finished) {
+      ledger.Move(record.at - fact.silent_for, TimeClass::kDetection);
+    }
+    ledger.Forget(fact.node);
+  }
+  void operator()(const NodeLeft& fact) const { ledger.Forget(fact.node); }
+  void operator()(const NodeEvicted& fact) const { ledger.Forget(fact.node); }
+
+  void operator()(const WorldFormed& fact) const {
+    for (auto& [id, node] : ledger.nodes_) node.is_seated = fact.world.SeatOf(id) >= 0;
+    if (!ledger.has_world_) ledger.before_world_ = Sum(ledger.sums_);
+    ledger.Enter(ledger.has_world_ ? TimeClass::kRestart : TimeClass::kFirstStart);
+    ledger.has_world_ = true;
+  }
+
+  // A node restarted its ranks itself while there was no master. Nobody recorded when.
+  void operator()(const SoloRestarted&) const { ledger.Enter(TimeClass::kRestart); }
+
+  void operator()(const WorldRunning& fact) const {
+    ledger.running_ = {.began_at = fact.began_at, .knows_step = fact.step >= 0};
+    if (fact.step >= 0 && fact.began_at > 0) {
+      ledger.steps_redone_ += std::max(int64_t{0}, ledger.step_max_ - fact.began_at);
+    }
+    // A world that knows only its own steps was charged when the one before ended (lost_work).
+    const bool redoes = ledger.is_redoing_ && fact.step >= 0;
+    ledger.Enter(redoes ? TimeClass::kRedone : TimeClass::kProductive);
+    if (!redoes) ledger.CloseIncident();
+  }
+
+  void operator()(const ProgressMade& fact) const {
+    if (!fact.evidence.empty() || ledger.stage_ != TimeClass::kRedone) return;
+    ledger.Enter(TimeClass::kProductive);
+    ledger.CloseIncident();
+  }
+
+  void operator()(const WorldEnded& fact) const {
+    ledger.Move(record.at - fact.lost_work, TimeClass::kRedone);
+    if (ledger.running_) {
+      const bool knows = ledger.running_->knows_step && fact.step >= 0;
+      const int64_t ran = knows ? fact.step - ledger.running_->began_at : fact.step_count;
+      ledger.steps_executed_ += std::max(int64_t{0}, ran);
+      ledger.steps_redone_ += fact.lost_steps;
+      ledger.running_.reset();
+    }
+    ledger.step_max_ = std::max(ledger.step_max_, fact.step);
+    ledger.is_redoing_ = true;
+    if (!ledger.open_) {
+      const RecordSeq cause = record.causes.empty() ? RecordSeq() : record.causes.front();
+      ledger.open_ = {.world_ended = record.seq, .cause = cause};
+    }
+    ledger.open_->slot_seconds += ledger.unclaimed_;
+    ledger.unclaimed_ = 0;
+    if (ledger.stage_ != TimeClass::kStopping) ledger.Enter(TimeClass::kDecision);
+  }
+
+  void operator()(const WaitBegan&) const {
+    if (ledger.stage_ == TimeClass::kDecision) ledger.Enter(TimeClass::kWaiting);
+  }
+
+  void operator()(const StopDecided&) const { ledger.Enter(TimeClass::kStopping); }
+
+  void operator()(const JobFinished& fact) const {
+    if (ledger.running_) {
+      ledger.steps_executed_ += std::max(int64_t{0}, fact.step - ledger.running_->began_at);
+      ledger.running_.reset();
+    }
+    ledger.step_max_ = std::max(ledger.step_max_, fact.step);
+    ledger.nodes_.clear();
+    ledger.CloseIncident();
+    ledger.Enter(TimeClass::kStopping);
+    ledger.is_over_ = true;
+  }
+
+  void operator()(const JobResumed&) const {
+    ledger.is_over_ = false;
+    ledger.is_redoing_ = true;
+    ledger.Enter(TimeClass::kWaiting);
+  }
+
+  template <typename Fact>
+  void operator()(const Fact&) const {}
+};
+
+void GoodputLedger::Fold(const Record& record) {
+  const auto* took_over = std::get_if<MasterTookOver>(&record.fact);
+  if (took_over != nullptr && took_over->history != History::kOwn && has_world_) {
+    // The copy of the journal ends somewhere before its master died.
+    stage_ = TimeClass::kUnknown;
+    training_.reset();
+  }
+  Advance(record.at);
+  std::visit(Visitor{*this, record}, record.fact);
+}
+
+GoodputLedger::Slots GoodputLedger::CountSlots() const {
+  Slots slots;
+  for (const auto& [id, node] : nodes_) (node.is_seated ? slots.seated : slots.other) += node.slots;
+  // Without a world nobody is a spare: all wait for the first seat.
+  if (slots.seated == 0) std::swap(slots.seated, slots.other);
+  return slots;
+}
+
+void GoodputLedger::Forget(NodeId id) {
+  nodes_.erase(id);
+  training_.reset();  // another number of slots trains from now on
+}
+
+void GoodputLedger::Advance(Instant at) {
+  if (last_ != Instant() && !is_over_) {
+    const double seconds = (at - last_).ToSecondsF();
+    const Slots slots = CountSlots();
+    Add(stage_, slots.seated * seconds);
+    sums_[Index(TimeClass::kSpare)] += slots.other * seconds;
+    if (has_world_) wanted_ += wanted_slots_ * seconds;
+    if (stage_ == TimeClass::kProductive) {
+      if (!training_) training_ = {.since = last_, .until = last_, .slots = slots.seated};
+      training_->until = at;
+    }
+  }
+  last_ = at;
+}
+
+void GoodputLedger::Enter(TimeClass stage) {
+  if (stage == TimeClass::kProductive && stage_ != stage) training_.reset();
+  stage_ = stage;
+}
+
+void GoodputLedger::Add(TimeClass time_class, double slot_seconds) {
+  sums_[Index(time_class)] += slot_seconds;
+  if (time_class == TimeClass::kProductive) return;
+  if (open_) open_->slot_seconds += slot_seconds;
+}
+
+void GoodputLedger::Move(Instant from, TimeClass time_class) {
+  if (!training_) return;
+  const Instant begin = std::max(from, training_->since);
+  if (begin >= training_->until) return;
+  const double moved = (training_->until - begin).ToSecondsF() * training_->slots;
+  sums_[Index(TimeClass::kProductive)] -= moved;
+  sums_[Index(time_class)] += moved;
+  (open_ ? open_->slot_seconds : unclaimed_) += moved;
+  training_->until = begin;
+}
+
+void GoodputLedger::CloseIncident() {
+  is_redoing_ = false;
+  unclaimed_ = 0;
+  if (!open_) return;
+  open_->is_over = true;
+  incidents_.push_back(*open_);
+  open_.reset();
+  if (incidents_.size() <= kIncidentsMax) return;
+  incidents_.erase(std::max_element(incidents_.begin(), incidents_.end(), IsDearer));
+}
+
+GoodputReport GoodputLedger::At(Instant now) const {
+  GoodputLedger copy = *this;
+  copy.Advance(std::max(now, last_));
+  GoodputReport report{.slot_seconds = copy.sums_,
+                       .steps_executed = copy.steps_executed_,
+                       .steps_redone = copy.steps_redone_,
+                       .incidents = std::move(copy.incidents_)};
+  if (copy.open_) report.incidents.push_back(*copy.open_);
+  std::sort(report.incidents.begin(), report.incidents.end(), IsDearer);
+  if (!has_world_) return report;
+  const double seated = report.allocated() - report.Of(TimeClass::kSpare) - before_world_;
+  report.runtime = Part(report.Of(TimeClass::kProductive), seated);
+  report.scheduling = Part(seated, copy.wanted_);
+  return report;
+}
+
+double GoodputLedger::Share(Instant now) const {
+  if (!has_world_) return 0;
+  const double passed = (std::max(now, last_) - last_).ToSecondsF();
+  const double seated = is_over_ ? 0 : CountSlots().seated * passed;
+  const double made =
+      sums_[Index(TimeClass::kProductive)] + (stage_ == TimeClass::kProductive ? seated : 0);
+  const double allocated = Sum(sums_) - sums_[Index(TimeClass::kSpare)] - before_world_ + seated;
+  return Part(made, allocated);
+}
+
+double GoodputReport::allocated() const { return Sum(slot_seconds); }
+
+}  // namespace paceline::core

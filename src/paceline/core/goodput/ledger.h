@@ -1,0 +1,112 @@
+#pragma once
+
+// Where the time of a job went, from its records alone: the same numbers while the job runs, after
+// its end, and from a copy of its journal.
+//
+// The idea: each node has its slots from NodeJoined until it is lost, leaves or is taken out. The
+// records divide the time of the job into stretches, and a stretch puts all seated slots into one
+// class (see time_class.h); slots without a seat are spare. Some records say afterwards that a part
+// of the stretch of training before them was no training: a node had been silent for some time, or
+// work since the last checkpoint is lost. That part moves to another class.
+//
+// Time is counted in slot-seconds. The time of an ended job does not count until it is resumed.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "paceline/base/instant.h"
+#include "paceline/core/goodput/time_class.h"
+#include "paceline/core/record.h"
+
+namespace paceline::core {
+
+// The end of a world and what it cost until the next world had made up for it.
+struct IncidentCost {
+  RecordSeq world_ended;
+  RecordSeq cause;          // the first cause of the record; 0: none
+  double slot_seconds = 0;  // all classes but productive and spare
+  bool is_over = false;     // the next world makes new steps
+};
+
+struct GoodputReport {
+  std::array<double, kTimeClasses> slot_seconds = {};  // by TimeClass
+  // Steps of all worlds that have ended, and how many of them were repeated or lost.
+  int64_t steps_executed = 0;
+  int64_t steps_redone = 0;
+  std::vector<IncidentCost> incidents;  // the costliest first
+
+  double Of(TimeClass time_class) const { return slot_seconds[static_cast<size_t>(time_class)]; }
+  double allocated() const;  // sum of all classes
+  // Productive ÷ allocated without spares, since the first world was formed: 0 … 1. 0 before it.
+  double runtime = 0;
+  // Seated ÷ wanted: 0 … 1. 0 before the first world.
+  double scheduling = 0;
+};
+
+class GoodputLedger {
+ public:
+  static constexpr size_t kIncidentsMax = 64;  // the cheapest are forgotten beyond it
+
+  // Records in order of seq.
+  void Fold(const Record& record);
+  GoodputReport At(Instant now) const;
+  // GoodputReport::runtime alone, without the list of incidents.
+  double Share(Instant now) const;
+
+ private:
+  struct NodeTime {
+    double slots = 0;
+    bool is_seated = false;
+  };
+  // The newest stretch of productive time. Its end may still turn out to be something else.
+  struct Training {
+    Instant since;
+    Instant until;
+    double slots = 0;
+  };
+  // The world that trains.
+  struct Running {
+    int64_t began_at = 0;
+    bool knows_step = false;  // steps of the whole training, not only of this world
+  };
+  // Folds one kind of fact; ledger.cc.
+  struct Visitor;
+
+  // Adds the time until `at` to the classes.
+  void Advance(Instant at);
+  void Enter(TimeClass stage);
+  void Add(TimeClass time_class, double slot_seconds);
+  // The productive time after `from` was none. It moves to `time_class`.
+  void Move(Instant from, TimeClass time_class);
+  void CloseIncident();
+  void Forget(NodeId id);
+  struct Slots {
+    double seated = 0;
+    double other = 0;
+  };
+  Slots CountSlots() const;
+
+  std::map<NodeId, NodeTime> nodes_;  // joined and not gone
+  std::array<double, kTimeClasses> sums_ = {};
+  double before_world_ = 0;                // the sum of all classes when the first world was formed
+  double wanted_ = 0;                      // slot-seconds since then
+  double wanted_slots_ = 0;                // of the whole job
+  TimeClass stage_ = TimeClass::kWaiting;  // of seated slots
+  bool has_world_ = false;                 // the first world was formed
+  bool is_over_ = false;                   // the job has ended; time stands still
+  bool is_redoing_ = false;                // lost steps are not all repeated yet
+  Instant last_;
+  std::optional<Training> training_;
+  std::optional<Running> running_;
+  int64_t step_max_ = 0;
+  int64_t steps_executed_ = 0;
+  int64_t steps_redone_ = 0;
+  double unclaimed_ = 0;  // was moved, and the end of its world is not recorded yet
+  std::optional<IncidentCost> open_;
+  std::vector<IncidentCost> incidents_;  // over
+};
+
+}  // namespace paceline::core

@@ -1,0 +1,168 @@
+#include "paceline/core/goodput/ledger.h"
+
+#include <utility>
+
+#include "gtest/gtest.h"
+
+namespace paceline::core {
+namespace {
+
+Instant At(int64_t seconds) { return Instant() + Duration::Seconds(seconds); }
+
+// Two nodes of two slots each, and a spare when a test asks for it. Ten slot-seconds of a class
+// mean that the four seated slots were in it for 2.5 s.
+class GoodputLedgerTest : public testing::Test {
+ protected:
+  GoodputLedgerTest() {
+    JobCreated created;
+    created.spec.nodes_max = 2;
+    created.spec.nproc_per_node = 2;
+    Fold(0, created);
+    Join(1, 1);
+    Join(2, 2);
+  }
+
+  void Fold(int64_t second, Fact fact, std::vector<RecordSeq> causes = {}) {
+    ledger_.Fold({RecordSeq(++seq_), At(100 + second), std::move(causes), std::move(fact)});
+  }
+  void Join(int64_t second, uint32_t node) {
+    Fold(second, NodeJoined{.node = NodeId(node), .slots = 2});
+  }
+  void Form(int64_t second, std::vector<uint32_t> nodes) {
+    WorldFormed formed;
+    for (const uint32_t node : nodes) formed.world.seats.push_back({.node = NodeId(node)});
+    Fold(second, std::move(formed));
+  }
+  // Trains from second 10 on, from step 0.
+  void Train() {
+    Form(4, {1, 2});
+    Fold(10, WorldRunning{.step = 1});
+  }
+  GoodputReport Report(int64_t second) const { return ledger_.At(At(100 + second)); }
+
+  GoodputLedger ledger_;
+  uint64_t seq_ = 0;
+};
+
+TEST_F(GoodputLedgerTest, DividesAnUndisturbedJob) {
+  Train();
+  Fold(30, StopDecided{});
+  Fold(31, JobFinished{.step = 40});
+  const GoodputReport report = Report(1000);  // an ended job's time stands still
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kWaiting), 2 * 1 + 4 * 2);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kFirstStart), 4 * 6);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kStopping), 4 * 1);
+  EXPECT_DOUBLE_EQ(report.runtime, 20.0 / 27);
+  EXPECT_DOUBLE_EQ(report.scheduling, 1);
+  EXPECT_EQ(report.steps_executed, 40);
+  EXPECT_EQ(report.steps_redone, 0);
+  EXPECT_TRUE(report.incidents.empty());
+}
+
+TEST_F(GoodputLedgerTest, AnIncidentCostsWhatTheNextWorldMakesUpFor) {
+  Train();
+  Fold(20, RankFailed{});
+  Fold(20, WorldEnded{.step = 20}, {RecordSeq(6)});
+  Form(21, {1, 2});
+  Fold(23, WorldRunning{.step = 16, .began_at = 15});
+  Fold(28, ProgressMade{.step = 21});
+  const GoodputReport report = Report(38);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDecision), 4 * 1);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRestart), 4 * 2);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 5);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
+  EXPECT_DOUBLE_EQ(report.runtime, 20.0 / 34);
+  EXPECT_DOUBLE_EQ(ledger_.Share(At(138)), report.runtime);
+  EXPECT_EQ(report.steps_redone, 5);
+  ASSERT_EQ(report.incidents.size(), 1u);
+  EXPECT_EQ(report.incidents[0].cause, RecordSeq(6));
+  EXPECT_DOUBLE_EQ(report.incidents[0].slot_seconds, 4 * 8);
+  EXPECT_TRUE(report.incidents[0].is_over);
+}
+
+TEST_F(GoodputLedgerTest, ASilentNodeCostsTheTimeOfItsSilence) {
+  Train();
+  Fold(30, NodeLost{.node = NodeId(2), .silent_for = Duration::Seconds(6)});
+  Fold(30, WorldEnded{.step = 20}, {RecordSeq(6)});
+  Fold(30, WaitBegan{});
+  const GoodputReport waiting = Report(40);
+  EXPECT_DOUBLE_EQ(waiting.Of(TimeClass::kProductive), 4 * 14);
+  EXPECT_DOUBLE_EQ(waiting.Of(TimeClass::kDetection), 4 * 6);
+  EXPECT_DOUBLE_EQ(waiting.Of(TimeClass::kWaiting), 2 * 1 + 4 * 2 + 2 * 10);
+  ASSERT_EQ(waiting.incidents.size(), 1u);
+  EXPECT_FALSE(waiting.incidents[0].is_over);
+  EXPECT_DOUBLE_EQ(waiting.incidents[0].slot_seconds, 4 * 6 + 2 * 10);
+  EXPECT_DOUBLE_EQ(waiting.scheduling, (4 * 26 + 2 * 10) / (4 * 36.0));
+}
+
+// Silence that began before this world trained is not taken from the world before it.
+TEST_F(GoodputLedgerTest, SilenceTakesNoMoreThanItsWorldTrained) {
+  Train();
+  Fold(20, WorldEnded{.step = 20});
+  Form(21, {1, 2});
+  Fold(22, WorldRunning{.step = 21, .began_at = 20});
+  Fold(22, ProgressMade{.step = 21});
+  Fold(24, NodeLost{.node = NodeId(2), .silent_for = Duration::Seconds(9)});
+  const GoodputReport report = Report(24);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 10);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDetection), 4 * 2);
+}
+
+// A script with files of its own, whose ranks tell no step of the training: only what it made
+// since its last file is lost, however many steps the next world takes to count as far.
+TEST_F(GoodputLedgerTest, AScriptWithFilesLosesTheWorkSinceItsLastFile) {
+  Form(4, {1, 2});
+  Fold(10, WorldRunning{});
+  Fold(50, WorldEnded{.step_count = 400, .lost_steps = 2, .lost_work = Duration::Seconds(1)});
+  Form(51, {1, 2});
+  Fold(53, WorldRunning{});
+  const GoodputReport report = Report(63);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 1);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * (39 + 10));
+  EXPECT_EQ(report.steps_executed, 400);
+  EXPECT_EQ(report.steps_redone, 2);
+}
+
+TEST_F(GoodputLedgerTest, ASpareCostsTheJobNothingButItself) {
+  Train();
+  Join(12, 3);
+  const GoodputReport report = Report(22);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kSpare), 2 * 10);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 12);
+  EXPECT_DOUBLE_EQ(report.runtime, 12.0 / 18);
+}
+
+TEST_F(GoodputLedgerTest, WhatACopyOfTheJournalLacksIsUnknown) {
+  Train();
+  Fold(20, MasterTookOver{.incarnation = 2, .history = History::kOwn});
+  Fold(30, MasterTookOver{.incarnation = 1, .term = 2, .history = History::kCopy});
+  const GoodputReport report = Report(30);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 10);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kUnknown), 4 * 10);
+}
+
+TEST_F(GoodputLedgerTest, TheTimeBetweenAnEndAndItsResumptionDoesNotCount) {
+  Train();
+  Fold(20, JobFinished{.step = 20});
+  Fold(900, JobResumed{});
+  Join(900, 1);
+  Join(900, 2);
+  Form(902, {1, 2});
+  Fold(904, WorldRunning{.step = 21, .began_at = 20});
+  Fold(904, ProgressMade{.step = 21});
+  const GoodputReport report = Report(914);
+  EXPECT_DOUBLE_EQ(report.allocated(), 2 * 1 + 4 * 18 + 4 * 14);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
+}
+
+// Each class has a text, in the order of the classes.
+TEST(TimeClassTexts, NameEveryClassOnce) {
+  for (size_t i = 0; i < kTimeClasses; ++i) {
+    EXPECT_EQ(static_cast<size_t>(TimeClassTexts()[i].time_class), i);
+    EXPECT_FALSE(TimeClassTexts()[i].name.empty());
+  }
+}
+
+}  // namespace
+}  // namespace paceline::core

@@ -1,0 +1,36 @@
+#pragma once
+
+// What the slots of a job's nodes do with their time. A slot is the place of one rank. At each
+// moment each slot of each joined node is in one class. The names in JSON are those of Google's
+// ml-goodput-measurement where that library has the class.
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+namespace paceline::core {
+
+enum class TimeClass {
+  kProductive,  // steps that no later attempt repeated
+  kRedone,      // steps that were lost, or their repetition
+  kDetection,   // from the last sign of life to the record of the failure
+  kDecision,    // from the end of a world to the forming of the next one
+  kWaiting,     // below the minimum: for nodes
+  kFirstStart,  // from the forming of the first world to its first step
+  kRestart,     // the same for later worlds
+  kStopping,    // from the decision to stop to the end of the job
+  kSpare,       // of nodes without a seat
+  kUnknown,     // nobody recorded it
+};
+inline constexpr size_t kTimeClasses = 10;
+
+struct TimeClassText {
+  TimeClass time_class;
+  std::string_view name;   // in JSON and metrics
+  std::string_view words;  // for people
+  std::string_view hint;   // what the time was spent on
+};
+// In the order in which a report shows them.
+const std::array<TimeClassText, kTimeClasses>& TimeClassTexts();
+
+}  // namespace paceline::core
