@@ -121,6 +121,9 @@ def corrected(plan: ParallelPlan, found: Corrected) -> ParallelPlan:
     fields = json.loads(plan.text)
     predicted = fields["predicted"]
     step = found.seconds + predicted["communication"]
+    for key in ("device_flops", "utilization"):  # absent or null where they are not known
+        if predicted.get(key) is not None:
+            predicted[key] *= predicted["step"] / step
     predicted |= {"step": step, "compute": found.seconds, "bubble": 0.0}
     fields |= {"shares": found.shares, "because": found.because,
                "bound": min(fields["bound"], step)}  # fmt: skip

@@ -90,6 +90,11 @@ struct PlanCost {
   double communication = 0;      // what compute does not hide
   double bubble = 0;             // waiting in the pipeline, and for slower replicas
   std::vector<uint64_t> memory;  // bytes, of a rank of each stage at most
+  // Of the model's own arithmetic, without what is recomputed: operations a second and device, and
+  // their share of the devices' peaks (MFU). None: not known, as in plans of older versions; no
+  // share if a device is not in the catalogue.
+  std::optional<double> device_flops = {};
+  std::optional<double> utilization = {};
 };
 
 struct RejectedPlan {

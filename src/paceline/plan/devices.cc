@@ -50,11 +50,28 @@ Failure NoCluster(std::string why) {
   return {.kind = FailureKind::kInvalid, .message = std::move(why)};
 }
 
-// Whether two words differ in nothing but the case of their letters.
-bool IsSameWord(std::string_view one, std::string_view other) {
-  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; };
-  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
-                    [&](char a, char b) { return lower(a) == lower(b); });
+std::string InCapitals(std::string_view word) {
+  std::string text(word);
+  for (char& c : text) c = c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c;
+  return text;
+}
+
+// Whether the catalogue's name is this word and a memory: "A100-80G" of "A100".
+bool IsVariantOf(std::string_view name, std::string_view word) {
+  return !word.empty() && name.starts_with(word) && name.size() > word.size() &&
+         name[word.size()] == '-';
+}
+
+// "A100 is taken as the variant with the most memory, beside A100-40G"; "" if there is no choice.
+std::string ChoiceText(std::string_view word, const DeviceRow& taken) {
+  const std::string said = InCapitals(word);
+  std::vector<std::string_view> others;
+  for (const DeviceRow& row : kCatalogue) {
+    if (&row != &taken && IsVariantOf(row.name, said)) others.push_back(row.name);
+  }
+  if (others.empty() || !IsVariantOf(taken.name, said)) return "";
+  return Concat("; \"", said, "\" means the one with the most memory, and not ",
+                JoinWith(others, " or "));
 }
 
 std::string KnownNames() {
@@ -80,6 +97,25 @@ DeviceType TypeOf(const DeviceRow& row, const std::string& precision) {
 
 std::span<const DeviceRow> DeviceCatalogue() { return kCatalogue; }
 
+const DeviceRow* FindDevice(std::string_view name) {
+  std::string word = InCapitals(name);
+  if (word.ends_with("GB")) word.pop_back();
+  const DeviceRow* found = nullptr;
+  for (const DeviceRow& row : kCatalogue) {
+    if (row.name == word) return &row;
+    const bool is_larger = found == nullptr || row.gibibytes > found->gibibytes;
+    if (IsVariantOf(row.name, word) && is_larger) found = &row;
+  }
+  return found;
+}
+
+std::optional<double> PeakFlops(std::string_view name, std::string_view precision) {
+  for (const DeviceRow& row : kCatalogue) {
+    if (row.name == name) return precision == "fp32" ? row.full_flops : row.half_flops;
+  }
+  return std::nullopt;
+}
+
 Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wishes) {
   Cluster cluster;
   double link = 0;
@@ -95,9 +131,8 @@ Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wish
     if (!count || *count == 0) {
       return NoCluster(Concat("\"", part.substr(0, 60), "\" is not TYPE:COUNT, as H100-80G:64 is"));
     }
-    const auto row = std::find_if(std::begin(kCatalogue), std::end(kCatalogue),
-                                  [&](const DeviceRow& one) { return IsSameWord(one.name, name); });
-    if (row == std::end(kCatalogue)) {
+    const DeviceRow* const row = FindDevice(name);
+    if (row == nullptr) {
       return NoCluster(
           Concat("\"", name.substr(0, 60), "\" is no type of the catalogue: ", KnownNames()));
     }
@@ -105,6 +140,9 @@ Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wish
                                     [&](const DeviceType& type) { return type.name == row->name; });
     const auto type = static_cast<uint32_t>(known - cluster.types.begin());
     if (known == cluster.types.end()) cluster.types.push_back(TypeOf(*row, wishes.precision));
+    const std::string choice = ChoiceText(name, *row);
+    std::string& source = cluster.types[type].source;
+    if (source.find(choice) == std::string::npos) source += choice;
     cluster.runs.push_back({type, *count});
     link = link == 0 ? row->link : std::min(link, row->link);
   }

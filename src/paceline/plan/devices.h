@@ -3,6 +3,7 @@
 // The catalogue of devices, and clusters written in a line: "H100-80G:64,A100-80G:128".
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,14 @@ struct DeviceRow {
 };
 
 std::span<const DeviceRow> DeviceCatalogue();
+
+// The type of this name, in any case and with or without a last B ("h100-80gb"). Where the name
+// leaves the memory out ("A100"), the variant with the most memory. Null: there is none.
+const DeviceRow* FindDevice(std::string_view name);
+
+// The peak of a catalogue's type at this precision, in operations a second. None for others, such
+// as measured ones.
+std::optional<double> PeakFlops(std::string_view name, std::string_view precision);
 
 // The shares of a peak and of the memory that programs reach. A measurement (`paceline.parallel`)
 // replaces them.

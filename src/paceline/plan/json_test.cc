@@ -183,6 +183,42 @@ TEST(Families, SmallConfigsCountAllTables) {
   }
 }
 
+// Each family with a head that may share the embedding's weight reads the same key.
+TEST(Families, AConfigSaysWhetherItsHeadSharesAWeight) {
+  const std::string configs[] = {
+      R"("model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "n_positions": 1024)",
+      R"("model_type": "bert", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "intermediate_size": 256, "max_position_embeddings": 512)",
+      R"("model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+         "intermediate_size": 256, "max_position_embeddings": 512)"};
+  const auto summary_of = [](const std::string& config, const std::string& more) {
+    return SummaryOfConfig("{" + config + R"(, "vocab_size": 1000)" + more + "}", {});
+  };
+  for (const std::string& config : configs) {
+    const auto tied = summary_of(config, R"(, "tie_word_embeddings": true)");
+    const auto free = summary_of(config, R"(, "tie_word_embeddings": false)");
+    ASSERT_TRUE(tied.ok() && free.ok()) << config;
+    EXPECT_EQ(tied->rows.back().parameters, 0) << config;
+    EXPECT_NE(tied->no_pipeline, "") << config;
+    EXPECT_EQ(free->rows.back().parameters, 64 * 1000) << config;
+    EXPECT_EQ(free->no_pipeline, "") << config;
+    EXPECT_FALSE(summary_of(config, R"(, "tie_word_embeddings": "no")").ok()) << config;
+  }
+  EXPECT_EQ(summary_of(configs[0], "")->rows.back().parameters, 0);
+  EXPECT_EQ(summary_of(configs[2], "")->rows.back().parameters, 64 * 1000);
+}
+
+TEST(Families, APlanSaysWhatTheLibraryCannotDivide) {
+  const std::string gpt = R"({"model_type": "gpt2"})";
+  ParallelPlan plan = {.tensor = 2, .stages = std::vector<PlanStage>(1)};
+  EXPECT_NE(LibraryLacks(gpt, plan).find("no tensor plan for gpt2 models"), std::string::npos);
+  EXPECT_EQ(LibraryLacks(R"({"model_type": "llama"})", plan), "");
+  plan.stages.resize(2);
+  EXPECT_NE(LibraryLacks(gpt, plan).find("add --only tp=1,pp=1"), std::string::npos);
+  EXPECT_EQ(LibraryLacks(gpt, ParallelPlan{.stages = std::vector<PlanStage>(1)}), "");
+  EXPECT_EQ(LibraryLacks("", plan), "");
+}
+
 // The published sizes (Meta's and OpenAI's model cards, Megatron-LM's paper), in billions.
 TEST(Families, PresetsHaveThePublishedSizes) {
   const std::pair<const char*, double> sizes[] = {

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -18,6 +19,10 @@ constexpr uint64_t kBatchMax = uint64_t{1} << 32;
 constexpr size_t kStagesMax = 1024;
 constexpr size_t kRejectedReadMax = 64;
 constexpr size_t kSentenceMax = 4096;
+
+Json OrNull(const std::optional<double>& number) {
+  return number.has_value() ? Json(*number) : Json(nullptr);
+}
 
 PlanStage ReadStage(Fields& parent, const nlohmann::json& object, size_t index) {
   Fields fields(object, Concat("stages[", index, "]"));
@@ -46,6 +51,12 @@ void ReadPredicted(Fields& parent, PlanCost& cost) {
   cost.bubble = fields.Number("bubble");
   cost.memory = NumbersOf<uint64_t>(fields, fields.List("memory", kStagesMax),
                                     fields.Name("memory"), kWholeMax);
+  const auto read = [&](const char* key, std::optional<double>& into) {
+    const nlohmann::json* value = fields.Take(key, true);
+    if (value != nullptr && !value->is_null()) into = fields.Number(key);
+  };
+  read("device_flops", cost.device_flops);
+  read("utilization", cost.utilization);
   parent.Adopt(fields.Done());
 }
 
@@ -162,14 +173,15 @@ std::string PrintPlan(const ParallelPlan& plan) {
                        {"compute", plan.predicted.compute},
                        {"communication", plan.predicted.communication},
                        {"bubble", plan.predicted.bubble},
-                       {"memory", plan.predicted.memory}};
+                       {"memory", plan.predicted.memory},
+                       {"device_flops", OrNull(plan.predicted.device_flops)},
+                       {"utilization", OrNull(plan.predicted.utilization)}};
   json["bound"] = plan.bound;
   json["because"] = plan.because;
   json["rejected"] = Json::array();
   for (const RejectedPlan& one : plan.rejected) {
-    json["rejected"].push_back({{"plan", one.plan},
-                                {"step", one.step ? Json(*one.step) : Json(nullptr)},
-                                {"because", one.because}});
+    json["rejected"].push_back(
+        {{"plan", one.plan}, {"step", OrNull(one.step)}, {"because", one.because}});
   }
   return PrintJson(json);
 }

@@ -17,6 +17,7 @@
 #include "paceline/plan/pipeline_cut.h"
 #include "paceline/plan/replicas.h"
 #include "paceline/plan/schedule/schedule.h"
+#include "paceline/plan/utilization.h"
 #include "paceline/plan/whale.h"
 
 namespace paceline::plan {
@@ -361,6 +362,7 @@ std::variant<ParallelPlan, NoPlan> Choose(const ModelSummary& model, const Clust
     plan = PlanOf(search.scene(), best.shape, Evened(search.scene(), best.shape, best.cut));
   }
   plan.model = DigestOf(model);
+  AddUtilization(model, cluster, &plan);
   plan.bound = std::min(search.bound(), plan.predicted.step);
   plan.rejected = RejectedOf(search, best);
   const ParallelPlan* next = nullptr;
@@ -426,6 +428,9 @@ std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const Plan
   const std::string& because = wishes.because[static_cast<size_t>(axis)];
   if (!because.empty() && std::find(only.begin(), only.end(), value) == only.end()) {
     return Concat(asked, ": ", because);
+  }
+  if (ShapeOf(chosen).*Axes()[static_cast<size_t>(axis)]->field == value) {
+    return Concat(asked, ": the plan has this value already: ", WordsOf(chosen));
   }
   PlanWishes narrow = wishes;
   narrow.OnlyOf(axis) = {value};

@@ -10,6 +10,7 @@
 #include "paceline/plan/family/family.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/testing/instances.h"
+#include "paceline/plan/utilization.h"
 #include "paceline/plan/whale.h"
 
 namespace paceline::plan {
@@ -77,6 +78,56 @@ TEST(Search, TheLargestModelsAreDividedInThreeWays) {
   const std::string why =
       WhyNot(llama, cluster, {.global_batch = 1024, .only = {}}, plan, AxisId::kPipeline, 1);
   EXPECT_NE(why.find("% longer"), std::string::npos) << why;
+}
+
+TEST(Search, ThePlanItselfIsNoAnswerToWhyNot) {
+  const ModelSummary gpt = *SummaryOfPreset("gpt-124m", {});
+  const Cluster cluster = *ClusterFromLine("H100-80G:8", {});
+  const PlanWishes wishes = {.global_batch = 64, .only = {}};
+  const auto plan = std::get<ParallelPlan>(ChoosePlan(gpt, cluster, wishes));
+  ASSERT_EQ(plan.stages.size(), 1);
+  EXPECT_EQ(WhyNot(gpt, cluster, wishes, plan, AxisId::kPipeline, 1),
+            "pipeline 1: the plan has this value already: " + WordsOf(plan));
+}
+
+// GPT-3's numbers, by hand: 6 operations a parameter and token, and 12 × layers × hidden × tokens
+// of attention.
+TEST(Search, APlanSaysHowWellDevicesAreUsed) {
+  const ModelSummary gpt = *SummaryOfPreset("gpt-175b", {});
+  const Cluster cluster = *ClusterFromLine("A100-80G:1024", {});
+  const auto plan =
+      std::get<ParallelPlan>(ChoosePlan(gpt, cluster, {.global_batch = 1536, .only = {}}));
+  const double tokens = 1536.0 * 2048;
+  const double flops = tokens * (6 * 174.6e9 + 12.0 * 96 * 12288 * 2048);
+  const PlanCost& cost = plan.predicted;
+  ASSERT_TRUE(cost.device_flops.has_value() && cost.utilization.has_value());
+  EXPECT_NEAR(*cost.device_flops / (flops / 1024 / cost.step), 1, 0.01);
+  EXPECT_NEAR(*cost.utilization, *cost.device_flops / 312e12, 1e-9);
+  EXPECT_LT(*cost.utilization, kReachedFlops);
+  EXPECT_NE(UtilizationText(cost).find(" TFLOP/s a device, "), std::string::npos);
+  Cluster measured = cluster;
+  measured.types[0].name = "gpu";
+  const auto other =
+      std::get<ParallelPlan>(ChoosePlan(gpt, measured, {.global_batch = 1536, .only = {}}));
+  EXPECT_TRUE(other.predicted.device_flops.has_value());
+  EXPECT_FALSE(other.predicted.utilization.has_value());
+}
+
+TEST(Devices, ANameWithoutItsMemoryIsTheLargestVariant) {
+  EXPECT_EQ(FindDevice("H100")->name, "H100-80G");
+  EXPECT_EQ(FindDevice("a100")->name, "A100-80G");
+  EXPECT_EQ(FindDevice("a100-40gb")->name, "A100-40G");
+  EXPECT_EQ(FindDevice("A10")->name, "A10-24G");
+  for (const char* const word : {"", "H", "H10", "A100-", "X9000"}) {
+    EXPECT_EQ(FindDevice(word), nullptr) << word;
+  }
+  const Cluster cluster = *ClusterFromLine("A100:4,A100-80G:4,H100:8", {});
+  ASSERT_EQ(cluster.types.size(), 2);
+  EXPECT_NE(cluster.types[0].source.find("\"A100\" means the one with the most memory, and not "
+                                         "A100-40G"),
+            std::string::npos)
+      << cluster.types[0].source;
+  EXPECT_EQ(cluster.types[1].source.find("means"), std::string::npos);
 }
 
 TEST(Search, DegreesDivideWhatIsDivided) {

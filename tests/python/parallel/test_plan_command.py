@@ -86,6 +86,24 @@ def test_devices_without_bf16_say_so() -> None:
     assert "it has no bf16, and this is the rate of fp16" in done.stdout
 
 
+def test_a_config_whose_library_cannot_carry_out_the_plan_says_so(tmp_path: Path) -> None:
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"model_type": "gpt2", "n_layer": 96, "n_embd": 12288,
+                                  "n_head": 96, "n_positions": 2048, "vocab_size": 51200,
+                                  "tie_word_embeddings": False}))  # fmt: skip
+    words = ("--model", str(config), "--cluster", "A100:1024", "--global-batch", "1536")
+    done = paceline("plan", *words)
+    assert done.returncode == 0, done.stderr
+    assert "175.23 billion parameters" in done.stdout  # with a head of its own
+    assert "means the one with the most memory, and not A100-40G" in done.stdout
+    assert "transformers has no " in done.stdout and " plan for gpt2 models" in done.stdout
+    rate = re.search(r"rate    (\d+) TFLOP/s a device, (\d+) % of the peak", done.stdout)
+    assert rate is not None, done.stdout
+    predicted = planned(*words)["predicted"]
+    assert float(rate[1]) == round(predicted["device_flops"] / 1e12)
+    assert float(rate[2]) == round(100 * predicted["utilization"])
+
+
 def test_output_that_finds_no_room_is_an_error() -> None:
     command = [find_binary(), "plan", "--json", "--model", "vit-base", "--cluster", "T4-16G:2"]
     with open("/dev/full", "w") as full:
@@ -142,8 +160,8 @@ def test_when_nothing_fits_the_smallest_change_is_named() -> None:
         (("--model", "llama-8b"), "no cluster was given"),
         (("--model", "gpt-9", "--cluster", MIXED), "no model is known as gpt-9"),
         (("--model", "llama-8b", "--cluster", "X9000"), "is no type of the catalogue"),
-        (("--model", "llama-8b", "--cluster", "H100"), "did you mean H100-80G?"),
-        (("--model", "llama-8b", "--cluster", "a100:4"), "did you mean A100-40G or A100-80G?"),
+        (("--model", "llama-8b", "--cluster", "H10"), "did you mean H100-80G?"),
+        (("--model", "llama-8b", "--cluster", "a100-:4"), "did you mean A100-40G or A100-80G?"),
         (("--model", "llama-8b", "--cluster", "h100-80:8"), "did you mean H100-80G?"),
         (("--model", "llama-8b", "--cluster", "H100-80G:none"), "is not TYPE:COUNT"),
         (("--model", "llama-8b", "--cluster", "H100-80G:0"), "is not TYPE:COUNT"),

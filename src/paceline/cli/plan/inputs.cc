@@ -121,8 +121,8 @@ std::string FixOfCluster(std::string_view line) {
   for (const plan::DeviceRow& row : plan::DeviceCatalogue()) names.push_back(row.name);
   for (const std::string& part : Split(line, ',')) {
     std::string name(Trimmed(std::string_view(part).substr(0, part.rfind(':'))));
+    if (plan::FindDevice(name) != nullptr) continue;
     for (char& c : name) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    if (std::find(names.begin(), names.end(), name) != names.end()) continue;
     std::vector<std::string_view> begun;  // the types whose name begins with the word
     for (const std::string_view one : names) {
       if (!name.empty() && one.starts_with(name)) begun.push_back(one);
@@ -218,7 +218,8 @@ Result<ScriptWishes> AskScript(Invocation& invocation) {
                  .fix = "paceline plan --model llama-8b, or another model by name"};
 }
 
-Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& name) {
+// The model of --model, in `inputs`.
+Check ReadModel(Invocation& invocation, const std::string& name, PlanInputs* inputs) {
   plan::SummaryWishes wishes = {.precision = ValueOf(invocation, "precision", "bf16")};
   if (const Given* given = invocation.line.Find("sequence")) {
     const auto tokens = ParseInteger(given->value);
@@ -231,17 +232,23 @@ Result<ModelSummary> SummaryByName(Invocation& invocation, const std::string& na
   const bool is_file = name.ends_with(".json") || name.find('/') != std::string::npos;
   if (!is_file) {
     auto summary = plan::SummaryOfPreset(name, wishes);
-    if (summary.ok()) return *std::move(summary);
+    if (summary.ok()) {
+      inputs->model = *std::move(summary);
+      return std::nullopt;
+    }
     return BadValue(Concat("no model is known as ", name), "--model", summary.failure().message,
                     FixOfModel(name));
   }
   const auto text =
       FileText(name, 1 << 20, "the model's file cannot be read", "the path of a config.json");
   if (!text.ok()) return text.problem();
-  auto summary = text->find("paceline.model/1") != std::string::npos
-                     ? plan::ReadSummary(*text)
-                     : plan::SummaryOfConfig(*text, wishes);
-  if (summary.ok()) return *std::move(summary);
+  const bool is_config = text->find("paceline.model/1") == std::string::npos;
+  auto summary = is_config ? plan::SummaryOfConfig(*text, wishes) : plan::ReadSummary(*text);
+  if (summary.ok()) {
+    inputs->model = *std::move(summary);
+    if (is_config) inputs->config = *text;
+    return std::nullopt;
+  }
   return BadValue("the model's file cannot be used", name, summary.failure().message,
                   Concat("a config.json of a model of ", FamilyNames(), ", or a script"));
 }
@@ -379,9 +386,7 @@ Result<PlanInputs> ReadPlanInputs(Invocation& invocation) {
     inputs.wishes = *std::move(wishes);
     return inputs;
   }
-  auto model = SummaryByName(invocation, name->value);
-  if (!model.ok()) return model.problem();
-  inputs.model = *std::move(model);
+  if (auto problem = ReadModel(invocation, name->value, &inputs)) return *std::move(problem);
   return inputs;
 }
 

@@ -20,6 +20,7 @@ struct PlanInputs {
   ModelSummary model;
   Cluster cluster;
   plan::PlanWishes wishes;
+  std::string config = {};  // the text of the model's config.json, if it was given as one
 };
 
 Result<PlanInputs> ReadPlanInputs(Invocation& invocation);

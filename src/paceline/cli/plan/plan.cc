@@ -13,8 +13,10 @@
 #include "paceline/cli/plan/stages.h"
 #include "paceline/plan/axis/axis.h"
 #include "paceline/plan/explain.h"
+#include "paceline/plan/family/family.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/search.h"
+#include "paceline/plan/utilization.h"
 
 namespace paceline::cli {
 namespace {
@@ -102,6 +104,9 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
                       plan::SecondsText(cost.compute), " compute + ",
                       plan::SecondsText(cost.communication), " communication that is not hidden + ",
                       plan::SecondsText(cost.bubble), " waiting"));
+  if (const std::string used = plan::UtilizationText(cost); !used.empty()) {
+    out.DataLine(Concat("rate    ", used));
+  }
   const double gap = cost.step / plan.bound - 1;
   out.DataLine(Concat("bound   no plan of this search is faster than ",
                       plan::SecondsText(plan.bound), "; this one is ",
@@ -109,6 +114,9 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
   out.DataLine(Concat("batch   ", plan.global_batch, " samples: ", Counted(plan.data, "replica"),
                       " with ", SharesText(plan), ", in ", plan.micro_batches,
                       plan.micro_batches == 1 ? " pass" : " passes"));
+  if (const std::string lacks = plan::LibraryLacks(inputs.config, plan); !lacks.empty()) {
+    out.DataLine(Concat("note    ", Visible(lacks)));
+  }
   out.DataLine("");
   PrintStages(out, plan);
   for (const DeviceType& type : inputs.cluster.types) {

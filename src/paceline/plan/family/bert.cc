@@ -14,7 +14,6 @@ Result<TransformerSize> ReadBert(const nlohmann::json& config) {
   size.key_heads = size.heads;
   ASSIGN_OR_RETURN(size.vocabulary, ConfigNumber(config, "vocab_size", kVocabularyMax));
   ASSIGN_OR_RETURN(size.sequence, ConfigNumber(config, "max_position_embeddings", kSequenceMax));
-  size.ties_head = true;
   return size;
 }
 
@@ -27,6 +26,7 @@ const Family& BertFamily() {
       .names = {"embeddings", "encoder.layer.{}", "cls"},
       .learns_positions = true,
       .token_types = 2,
+      .ties_head = true,
       .presets =
           {
               {"bert-base", {"bert-base", 768, 12, 12, 12, 3072, 30522, 512, false, true}},

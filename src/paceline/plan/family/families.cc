@@ -44,6 +44,16 @@ LayerRow BlockOf(const Family& family, const TransformerSize& size, double value
   return row;
 }
 
+// Hugging Face's name for it in each family.
+Result<bool> TiesHead(const Family& family, const nlohmann::json& config) {
+  const auto said = config.find("tie_word_embeddings");
+  const bool is_said = said != config.end() && !said->is_null();
+  if (!family.ties_head.has_value() || !is_said) return family.ties_head.value_or(false);
+  if (said->is_boolean()) return said->get<bool>();
+  return Failure{.kind = FailureKind::kInvalid,
+                 .message = "tie_word_embeddings is neither true nor false"};
+}
+
 }  // namespace
 
 std::vector<const Family*> Families() {
@@ -113,12 +123,35 @@ Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes&
     for (const std::string_view one : family->model_types) {
       known.push_back(one);
       if (type->get_ref<const std::string&>() != one) continue;
-      ASSIGN_OR_RETURN(const TransformerSize size, family->read(config));
+      ASSIGN_OR_RETURN(TransformerSize size, family->read(config));
+      ASSIGN_OR_RETURN(size.ties_head, TiesHead(*family, config));
       return SummaryOf(*family, size, wishes);
     }
   }
   return refused(Concat("model_type \"", type->get_ref<const std::string&>().substr(0, 60),
                         "\" is none of ", JoinWith(known, ", ")));
+}
+
+std::string LibraryLacks(std::string_view text, const ParallelPlan& plan) {
+  const nlohmann::json config = ParseJson(text);
+  const auto named = config.find("model_type");
+  if (named == config.end() || !named->is_string()) return "";
+  const std::string& type = named->get_ref<const std::string&>();
+  for (const Family* family : Families()) {
+    const auto& types = family->model_types;
+    if (std::find(types.begin(), types.end(), type) == types.end()) continue;
+    std::vector<std::string_view> lacking;
+    if (plan.tensor > 1 && !family->has_tensor_plan) lacking.push_back("tensor");
+    if (plan.stages.size() > 1 && !family->has_pipeline_plan) lacking.push_back("pipeline");
+    if (lacking.empty()) return "";
+    return Concat("transformers has no ", JoinWith(lacking, " and no "), " plan for ", type,
+                  " models, so this plan needs a script that divides the model itself; else add "
+                  "--only ",
+                  lacking.size() == 2 ? "tp=1,pp=1"
+                  : plan.tensor > 1   ? "tp=1"
+                                      : "pp=1");
+  }
+  return "";
 }
 
 Result<uint64_t> ConfigNumber(const nlohmann::json& config, const char* key, uint64_t most) {

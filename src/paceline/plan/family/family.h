@@ -7,6 +7,7 @@
 // Large Transformer Models" (2022), with an attention kernel that keeps no scores.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,8 +54,15 @@ struct Family {
   FamilyNames names;
   bool learns_positions = false;  // a table with a row for each token of a sample
   uint32_t token_types = 0;       // rows of another table
+  // Whether the head shares the embedding's weight where a config.json does not say so, as the
+  // library's class for its configs has it. None: the family's head has a weight of its own.
+  std::optional<bool> ties_head = {};
+  // Whether the library has a plan for this kind of division. Without one, only a script that
+  // divides the model itself can carry out a plan with it.
+  bool has_tensor_plan = false;
+  bool has_pipeline_plan = false;
   std::vector<Preset> presets;
-  // From a config.json.
+  // From a config.json, without `ties_head`.
   Result<TransformerSize> (*read)(const nlohmann::json& config);
 };
 
@@ -72,6 +80,10 @@ ModelSummary SummaryOf(const Family& family, const TransformerSize& size,
 Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes);
 // The text of a config.json.
 Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes& wishes);
+
+// One sentence if the plan divides the model of this config in a way for which the library has no
+// plan; "" if the library can carry it out.
+std::string LibraryLacks(std::string_view text, const ParallelPlan& plan);
 
 // A whole number of a config, from 1 to `most`.
 Result<uint64_t> ConfigNumber(const nlohmann::json& config, const char* key, uint64_t most);

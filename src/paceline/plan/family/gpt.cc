@@ -18,7 +18,6 @@ Result<TransformerSize> ReadGpt(const nlohmann::json& config) {
   }
   ASSIGN_OR_RETURN(size.vocabulary, ConfigNumber(config, "vocab_size", kVocabularyMax));
   ASSIGN_OR_RETURN(size.sequence, ConfigNumber(config, "n_positions", kSequenceMax));
-  size.ties_head = true;
   return size;
 }
 
@@ -30,6 +29,7 @@ const Family& GptFamily() {
       .model_types = {"gpt2"},
       .names = {"transformer.wte", "transformer.h.{}", "lm_head"},
       .learns_positions = true,
+      .ties_head = true,
       .presets =
           {
               {"gpt-124m", {"gpt-124m", 768, 12, 12, 12, 3072, 50257, 1024, false, true}},

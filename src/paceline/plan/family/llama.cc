@@ -18,8 +18,6 @@ Result<TransformerSize> ReadLlama(const nlohmann::json& config) {
   ASSIGN_OR_RETURN(size.vocabulary, ConfigNumber(config, "vocab_size", kVocabularyMax));
   ASSIGN_OR_RETURN(size.sequence, ConfigNumber(config, "max_position_embeddings", kSequenceMax));
   size.is_gated = true;
-  const auto ties = config.find("tie_word_embeddings");
-  size.ties_head = ties != config.end() && ties->is_boolean() && ties->get<bool>();
   return size;
 }
 
@@ -30,6 +28,9 @@ const Family& LlamaFamily() {
       .name = "llama",
       .model_types = {"llama", "mistral", "qwen2"},
       .names = {"model.embed_tokens", "model.layers.{}", "lm_head"},
+      .ties_head = false,
+      .has_tensor_plan = true,
+      .has_pipeline_plan = true,
       .presets =
           {
               {"llama-1b", {"llama-1b", 2048, 16, 32, 8, 8192, 128256, 8192, true, true}},
