@@ -28,6 +28,10 @@ def test_a_job_whose_run_directory_was_removed_is_listed_and_stopped(job: Job) -
     assert status.returncode != 0
     assert f"{job_id} runs, but its run directory is gone" in status.stderr
     assert job_id not in job.command("clean").stdout
+    elsewhere = subprocess.run(job.command_line("stop"), cwd=job.directory / "moved", env=job.env,
+                               check=False, capture_output=True, text=True)
+    assert elsewhere.returncode != 0
+    assert f"{job_id} (started in {job.directory})" in elsewhere.stderr
     stopped = job.command("stop", "--job", job_id)
     assert stopped.returncode == 0, stopped.stderr
     assert job.wait() == 143, job.stderr

@@ -372,8 +372,10 @@ std::string RescueCommand(const std::string& run_dir) {
 
 int CkptRescue(Invocation& invocation, const std::string& job) {
   Output& out = invocation.out;
-  auto place = FindJob(invocation.environment, job);
-  if (!place.ok()) return out.Fail(place.problem());
+  auto found = FindJob(invocation.environment, job, JobUse::kChange, CurrentDirectory());
+  if (!found.ok()) return out.Fail(found.problem());
+  if (!found->note.empty()) out.Say(found->note);
+  JobPlace* const place = &found->place;
   if (!place->is_joined) {
     return out.Fail({.code = "PL-E087",
                      .what = Concat("this is the host of the master of ", place->id,

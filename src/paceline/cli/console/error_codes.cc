@@ -73,7 +73,8 @@ constexpr ErrorCode kCodes[] = {
      "0700."},
     {"PL-E022", "no job was found", kExitUnreachable,
      "No job of this user runs on this host, and none has run here before. Name a run directory: "
-     "`paceline status --job ./runs/NAME`."},
+     "`paceline status --job ./runs/NAME`. A command that changes a job, such as `paceline stop`, "
+     "takes only a job of this directory, unless `--job` names another."},
     {"PL-E023", "several jobs may be meant; say which one", kExitUsage,
      "`paceline ps` lists them; `--job ID` or `--job RUN_DIR` chooses."},
     {"PL-E024", "there is no such job", kExitUnreachable,

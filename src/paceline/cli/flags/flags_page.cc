@@ -107,6 +107,22 @@ failed.
   period that has begun cannot be lengthened.
 )";
 
+constexpr std::string_view kWhichJob = R"(
+### Which job a command is about
+
+`--job` names it. Without `--job`, a command takes a job of the directory in which it is typed: one
+that was started there, or whose run directory this is.
+
+- `status`, `why`, `events`, `logs`, `wait`, `data` and `plan --show` take the newest job of this
+  directory, running or ended. If there is none, they take the only job that runs, else the newest
+  one of this host.
+- `attach` and `stacks` do the same, but a running job goes before newer ones that have ended.
+- `stop` and `ckpt rescue` take only a job of this directory, the running one first.
+
+If the job is of another directory, a note says so. If several jobs may be meant, the command is
+refused and names them.
+)";
+
 }  // namespace
 
 std::string FlagsMarkdown() {
@@ -124,6 +140,7 @@ std::string FlagsMarkdown() {
             (command.usage.empty() ? "" : Code(Escaped(command.usage))) + " | " +
             Escaped(command.summary) + " |\n";
   }
+  page += kWhichJob;
   for (const Command& command : Commands()) {
     if (command.hidden || command.name == "run" || command.flags[0].empty()) continue;
     page += "\n### `paceline " + std::string(command.name) + "`\n\n" + std::string(kHeading);

@@ -32,7 +32,7 @@ constexpr Flag kJobFlags[] = {
      .spellings = {"--job", "--run-dir"},
      .metavar = "ID|DIR",
      .help = "which job: its id or how that begins, its name or run directory; by default the "
-             "running one, and if several run, that of this directory"},
+             "newest of this directory"},
     {.dest = "on",
      .spellings = {"--on"},
      .metavar = "PLACE",
@@ -51,14 +51,6 @@ std::string Absolute(const std::string& path) {
   return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
 }
 
-Problem NoSuchJob(const std::string& asked, const std::string& why) {
-  return Problem{.code = "PL-E024",
-                 .what = "there is no job " + asked,
-                 .where = "--job " + ShellWord(asked),
-                 .why = why,
-                 .fix = "paceline ps"};
-}
-
 Problem NotYours(const std::string& run_dir) {
   struct stat status {};
   const bool is_known = lstat(run_dir.c_str(), &status) == 0 && status.st_uid != getuid();
@@ -71,6 +63,14 @@ Problem NotYours(const std::string& run_dir) {
 }
 
 }  // namespace
+
+Problem NoSuchJob(const std::string& asked, const std::string& why) {
+  return Problem{.code = "PL-E024",
+                 .what = "there is no job " + asked,
+                 .where = "--job " + ShellWord(asked),
+                 .why = why,
+                 .fix = "paceline ps"};
+}
 
 std::vector<std::string> EntriesOf(const std::string& path) {
   std::vector<std::string> names;
@@ -263,100 +263,6 @@ std::vector<StarterPlace> KnownStarters(const Environment& environment) {
     }
   }
   return starters;
-}
-
-namespace {
-
-// If several `paceline run` of one job are on this host, the one that also runs the master.
-std::vector<JobPlace> OncePerJob(const std::vector<JobPlace>& places) {
-  std::vector<JobPlace> jobs;
-  for (const JobPlace& place : places) {
-    const auto known = std::find_if(jobs.begin(), jobs.end(),
-                                    [&](const JobPlace& job) { return job.id == place.id; });
-    if (known == jobs.end()) {
-      jobs.push_back(place);
-    } else if (!known->has_master() && place.has_master()) {
-      *known = place;
-    }
-  }
-  return jobs;
-}
-
-// Of several jobs that a name may mean, only those that run, if one does.
-std::vector<const JobPlace*> RunningOf(std::vector<const JobPlace*> named) {
-  std::vector<const JobPlace*> running;
-  for (const JobPlace* job : named) {
-    if (job->is_running()) running.push_back(job);
-  }
-  return running.empty() ? named : running;
-}
-
-// The fix names no job, because a user who pastes it might stop the wrong one.
-Problem WhichOne(const std::vector<const JobPlace*>& jobs, const std::string& where,
-                 const std::string& said) {
-  std::string list;
-  for (const JobPlace* job : jobs) {
-    list += (list.empty() ? "" : ", ") + job->id + " (started in " + job->cwd + ")";
-  }
-  return Problem{.code = "PL-E023",
-                 .what = std::to_string(jobs.size()) + " jobs " + said + "; say which one",
-                 .where = where,
-                 .why = Clip(list, 400),
-                 .fix = "the same command with --job and one of these names"};
-}
-
-// A whole name wins over names that only begin with it.
-Result<JobPlace> FindNamed(const std::vector<JobPlace>& jobs, const std::string& asked) {
-  std::vector<const JobPlace*> named;
-  std::vector<const JobPlace*> begun;
-  for (const JobPlace& job : jobs) {
-    if (job.name == asked) named.push_back(&job);
-    if (job.id.starts_with(asked)) begun.push_back(&job);
-  }
-  const bool is_whole = !named.empty();
-  const std::vector<const JobPlace*> found = RunningOf(is_whole ? named : begun);
-  if (found.size() == 1) return *found.front();
-  if (found.empty()) {
-    return NoSuchJob(asked, "it is neither a known id or name nor a run directory");
-  }
-  return WhichOne(found, "--job " + ShellWord(asked),
-                  is_whole ? "have that name" : "have ids that begin with that");
-}
-
-}  // namespace
-
-Result<JobPlace> FindJob(const Environment& environment, const std::string& asked) {
-  const std::vector<JobPlace> jobs = OncePerJob(KnownJobs(environment));
-  if (!asked.empty()) {
-    for (const JobPlace& job : jobs) {
-      if (job.id == asked || (job.is_run_dir_gone && job.run_dir == asked)) return job;
-    }
-    struct stat status {};
-    const bool is_there = stat(asked.c_str(), &status) == 0;
-    if (is_there && S_ISDIR(status.st_mode)) return ReadJobPlace(asked);
-    if (!is_there && errno == EACCES && asked.find('/') != std::string::npos) {
-      return NotYours(asked);
-    }
-    return FindNamed(jobs, asked);
-  }
-  std::vector<const JobPlace*> running;
-  std::vector<const JobPlace*> here;  // started in this directory
-  char cwd[PATH_MAX];
-  const std::string current = getcwd(cwd, sizeof(cwd)) == nullptr ? "" : cwd;
-  for (const JobPlace& job : jobs) {
-    if (!job.is_running()) continue;
-    running.push_back(&job);
-    if (job.cwd == current) here.push_back(&job);
-  }
-  if (running.size() == 1) return *running.front();
-  if (here.size() == 1) return *here.front();
-  if (running.size() > 1) return WhichOne(running, RuntimeDirectory(environment), "run");
-  if (!jobs.empty()) return jobs.front();
-  return Problem{.code = "PL-E022",
-                 .what = "no job was found",
-                 .where = JoinWith(RuntimeDirectories(environment), ", "),
-                 .why = "no job of this user is known there",
-                 .fix = "paceline run train.py, or --job RUN_DIR"};
 }
 
 }  // namespace paceline::cli

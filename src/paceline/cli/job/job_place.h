@@ -1,6 +1,6 @@
 #pragma once
 
-// Finds jobs: the runtime directory of this user has an entry for each job of this host, and each
+// The jobs of this host: the runtime directory of this user has an entry for each of them, and each
 // run directory has job.json. Files may be outdated, so whatever they say is checked.
 
 #include <cstdint>
@@ -79,9 +79,8 @@ std::string RunDirOfRegistryEntry(const std::string& path);
 // Names in a directory, sorted, without those that begin with a dot.
 std::vector<std::string> EntriesOf(const std::string& path);
 
-// The job that --job ID|DIR names, else the only one that runs, else the newest known one. PL-E022,
-// PL-E023, PL-E024.
-Result<JobPlace> FindJob(const Environment& environment, const std::string& asked);
+// PL-E024 for a word of --job.
+Problem NoSuchJob(const std::string& asked, const std::string& why);
 
 // --job of every command that talks about a job.
 FlagTable JobFlags();

@@ -171,8 +171,12 @@ Asked AskUntil(const JobPlace& place, const Patience& patience,
   }
 }
 
-Result<JobPlace> JobOf(const Invocation& invocation) {
-  return FindJob(invocation.environment, invocation.line.Text("job"));
+Result<JobPlace> JobOf(Invocation& invocation, JobUse use) {
+  auto found =
+      FindJob(invocation.environment, invocation.line.Text("job"), use, CurrentDirectory());
+  if (!found.ok()) return found.problem();
+  if (!found->note.empty()) invocation.out.Say(found->note);
+  return std::move(found->place);
 }
 
 Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duration timeout) {

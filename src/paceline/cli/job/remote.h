@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "paceline/cli/command.h"
+#include "paceline/cli/job/find_job.h"
 #include "paceline/cli/job/job_place.h"
 #include "paceline/core/record.h"
 #include "paceline/wire/client/control_client.h"
@@ -16,8 +17,8 @@ namespace paceline::cli {
 // The error for a job whose master, on another host, does not answer.
 Problem MasterIsAway(const JobPlace& place);
 
-// The job that --job names, or the default (see FindJob).
-Result<JobPlace> JobOf(const Invocation& invocation);
+// The job that --job names, or the one of this directory (see FindJob). Says a note about it.
+Result<JobPlace> JobOf(Invocation& invocation, JobUse use = JobUse::kShow);
 
 // A client with the run directory's token and, with TLS, its certificates. PL-E030 when job.json
 // has no address, PL-E102 when there is no readable token.

@@ -208,8 +208,8 @@ std::string JobLeftBehind(const std::string& run_dir, const std::string& cwd,
 std::string RunDirOf(const std::string& asked, const Environment& environment) {
   struct stat found {};
   if (::stat(asked.c_str(), &found) == 0) return asked;
-  const Result<JobPlace> job = FindJob(environment, asked);
-  return job.ok() ? job->run_dir : asked;
+  const auto job = FindJob(environment, asked, JobUse::kChange, CurrentDirectory());
+  return job.ok() ? job->place.run_dir : asked;
 }
 
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment) {

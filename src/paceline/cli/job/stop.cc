@@ -118,7 +118,7 @@ FlagTable StopFlags() { return kStopFlags; }
 
 int RunStop(Invocation& invocation) {
   Output& out = invocation.out;
-  auto place = JobOf(invocation);
+  auto place = JobOf(invocation, JobUse::kChange);
   if (!place.ok()) return out.Fail(place.problem());
   const Duration grace = invocation.settings.Time("timers.stop_grace");
   const bool force = invocation.line.Has("force");

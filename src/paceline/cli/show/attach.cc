@@ -93,7 +93,7 @@ Result<Found> FindMaster(const JobPlace& place) {
 
 int RunAttach(Invocation& invocation) {
   Output& out = invocation.out;
-  const auto place = JobOf(invocation);
+  const auto place = JobOf(invocation, JobUse::kWatch);
   if (!place.ok()) return out.Fail(place.problem());
   if (!place->is_running()) return Ended(*place, out);
   const auto card = ReadJobCard(place->run_dir);

@@ -148,7 +148,7 @@ FlagTable StacksFlags() { return kStacksFlags; }
 
 int RunStacks(Invocation& invocation) {
   Output& out = invocation.out;
-  const auto place = JobOf(invocation);
+  const auto place = JobOf(invocation, JobUse::kWatch);
   if (!place.ok()) return out.Fail(place.problem());
   const auto wanted = ParseInteger(invocation.line.Text("rank"));
   const auto job = AskForStacks(*place);

@@ -1,0 +1,124 @@
+#include "paceline/cli/job/find_job.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "paceline/agent/ranks/pids.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/test_dir.h"
+
+namespace paceline::cli {
+namespace {
+
+class KnownNames : public testing::Test {
+ protected:
+  KnownNames() { EXPECT_TRUE(MakeDirs(dir_.path() + "/jobs", 0700).ok()); }
+
+  // A job that has ended, or whose launcher is this process. Each is newer than those before it.
+  void Add(const std::string& id, const std::string& name, const std::string& cwd = "/elsewhere",
+           bool is_running = false) {
+    const std::string run_dir = dir_.path() + "/runs/" + id;
+    ASSERT_TRUE(MakeDirs(run_dir, 0700).ok());
+    nlohmann::json card = {{"schema", "paceline.job/1"},
+                           {"id", id},
+                           {"name", name},
+                           {"cwd", cwd},
+                           {"created", ++created_}};
+    if (is_running) {
+      card["launcher_pid"] = getpid();
+      card["launcher"]["start_time"] = agent::StartTimeOf(getpid());
+    }
+    ASSERT_TRUE(ReplaceFile(run_dir + "/job.json", PrintJson(card), 0600).ok());
+    card["run_dir"] = run_dir;
+    ASSERT_TRUE(ReplaceFile(dir_.path() + "/jobs/" + id + ".json", PrintJson(card), 0600).ok());
+  }
+  Result<JobPlace> Find(const std::string& asked) {
+    auto found = FindJob(environment_, asked, JobUse::kChange, "/here");
+    if (!found.ok()) return found.problem();
+    return found->place;
+  }
+  // The job that a command in /here takes, with its note if there is one, or the error's code.
+  std::string Here(JobUse use, const std::string& directory = "/here") {
+    const auto found = FindJob(environment_, "", use, directory);
+    if (!found.ok()) return found.problem().code + ": " + found.problem().why;
+    return found->place.id + (found->note.empty() ? "" : "; " + found->note);
+  }
+
+  const TestDir dir_;
+  const Environment environment_ = {{"PACELINE_RUNTIME_DIR", dir_.path()}};
+  double created_ = 0;
+};
+
+TEST_F(KnownNames, AWholeNameWinsOverNamesThatBeginWithIt) {
+  Add("st-11aa", "st");
+  Add("sta-22bb", "sta");
+  Add("stb1-33cc", "stb1");
+  const auto found = Find("st");
+  ASSERT_TRUE(found.ok()) << found.problem().what;
+  EXPECT_EQ(found->id, "st-11aa");
+  EXPECT_EQ(Find("sta-2")->id, "sta-22bb");
+  EXPECT_EQ(Find("stb1-33cc")->id, "stb1-33cc");
+}
+
+TEST_F(KnownNames, TheSentenceSaysWhatSeveralJobsShare) {
+  Add("sta-22bb", "sta");
+  Add("stb-33cc", "stb");
+  const auto begun = Find("st");
+  ASSERT_FALSE(begun.ok());
+  EXPECT_EQ(begun.problem().code, "PL-E023");
+  EXPECT_EQ(begun.problem().what, "2 jobs have ids that begin with that; say which one");
+  Add("sta-44dd", "sta");
+  const auto named = Find("sta");
+  ASSERT_FALSE(named.ok());
+  EXPECT_EQ(named.problem().what, "2 jobs have that name; say which one");
+  EXPECT_EQ(Find("nosuch").problem().code, "PL-E024");
+}
+
+TEST_F(KnownNames, WhatChangesAJobTakesNoneOfAnotherDirectory) {
+  EXPECT_EQ(Here(JobUse::kChange), "PL-E022: no job of this user is known there");
+  Add("lone-1", "lone", "/there", true);
+  EXPECT_EQ(Here(JobUse::kChange),
+            "PL-E022: jobs of other directories run: lone-1 (started in /there)");
+  EXPECT_EQ(Find("lone")->id, "lone-1");
+  Add("mine-1", "mine", "/here");
+  EXPECT_EQ(Here(JobUse::kChange),
+            "mine-1; note: this is mine-1; lone-1 (started in /there) runs too, and --job names "
+            "another");
+  Add("mine-2", "mine", "/here", true);
+  Add("mine-3", "mine", "/here");
+  EXPECT_EQ(Here(JobUse::kChange), "mine-2");
+  Add("mine-4", "mine", "/here", true);
+  EXPECT_EQ(Here(JobUse::kChange), "PL-E023: mine-4 (started in /here), mine-2 (started in /here)");
+}
+
+TEST_F(KnownNames, WhatShowsAJobPrefersTheNewestOfThisDirectory) {
+  Add("old-1", "old", "/there");
+  EXPECT_EQ(Here(JobUse::kShow),
+            "old-1; note: no job was started in this directory; this is old-1 (started in /there)");
+  Add("lone-1", "lone", "/there", true);
+  Add("last-1", "last", "/there");
+  EXPECT_EQ(Here(JobUse::kShow),
+            "lone-1; note: no job was started in this directory; this is lone-1 (started in "
+            "/there)");
+  Add("lone-2", "lone", "/there", true);
+  EXPECT_EQ(Here(JobUse::kWatch),
+            "PL-E023: lone-2 (started in /there), lone-1 (started in /there)");
+  Add("mine-1", "mine", "/here", true);
+  EXPECT_EQ(Here(JobUse::kShow), "mine-1");
+  Add("mine-2", "mine", "/here");
+  EXPECT_EQ(Here(JobUse::kShow),
+            "mine-2; note: this is mine-2; mine-1 (started in /here) runs too, and --job names "
+            "another");
+  EXPECT_EQ(Here(JobUse::kWatch), "mine-1");
+}
+
+TEST_F(KnownNames, AJobIsOfItsRunDirectoryToo) {
+  Add("mine-1", "mine", "/here");
+  EXPECT_EQ(Here(JobUse::kChange, dir_.path() + "/runs/mine-1/logs"), "mine-1");
+  EXPECT_TRUE(Here(JobUse::kChange, dir_.path() + "/runs").starts_with("PL-E022"));
+}
+
+}  // namespace
+}  // namespace paceline::cli
