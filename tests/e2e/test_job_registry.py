@@ -44,6 +44,8 @@ def test_a_pid_that_is_used_again_is_not_taken_for_the_job(job: Job) -> None:
     # Its command line has the word in it, as a path of a virtual environment may.
     stranger = subprocess.Popen(
         [sys.executable, "-c", "input()", "/opt/paceline/README.md"], stdin=subprocess.PIPE)
+    (ended,) = json.loads(job.command("ps", "--all", "--json").stdout)["jobs"]
+    assert ended["exit_code"] == 0 and ended["reason"] and ended["seconds"] > 0, ended
     try:
         card = json.loads((job.run_dir / "job.json").read_text())
         assert card["master"]["start_time"] > 0

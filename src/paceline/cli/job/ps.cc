@@ -1,13 +1,21 @@
 // `paceline ps`: the jobs and kept-warm starters of this user on this host.
 
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <optional>
 #include <string_view>
+#include <variant>
 
+#include "paceline/base/instant.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/job_place.h"
+#include "paceline/cli/show/event_text.h"
+#include "paceline/master/journal/journal.h"
 
 namespace paceline::cli {
 namespace {
@@ -32,8 +40,64 @@ std::vector<std::string> WithoutSecrets(std::vector<std::string> argv) {
   return argv;
 }
 
-nlohmann::ordered_json JobJson(const JobPlace& job) {
-  nlohmann::ordered_json json;
+// Records after the end are those of storage and of nodes that leave.
+constexpr uint32_t kLastRecords = 64;
+
+// How a job went that does not run any more, as far as this host knows it.
+struct Outcome {
+  std::optional<JobEnd> end;      // none: it was killed, and can be resumed
+  std::optional<double> at = {};  // seconds since 1970; of its last record if it has no end
+};
+
+Outcome OutcomeOf(const JobPlace& job) {
+  Outcome outcome{.end = job.end};
+  const auto records = master::ReadEndOfJournal(job.run_dir + "/journal.db", kLastRecords);
+  if (!records.ok()) return outcome;
+  for (const core::Record& record : *records) {
+    const auto* finished = std::get_if<core::JobFinished>(&record.fact);
+    const bool is_resumed = std::holds_alternative<core::JobResumed>(record.fact);
+    if (is_resumed) outcome.end.reset();
+    if (finished != nullptr) outcome.end = JobEnd{finished->exit_code, finished->reason};
+    const bool is_its_end = outcome.end.has_value() && finished == nullptr;
+    if (!is_its_end) outcome.at = static_cast<double>(record.at.nanoseconds()) / 1e9;
+  }
+  return outcome;
+}
+
+// Seconds from the job's start to its end, or to now.
+std::optional<double> SecondsOf(const JobPlace& job, const std::optional<Outcome>& outcome) {
+  const double now = static_cast<double>(WallNow().nanoseconds()) / 1e9;
+  const std::optional<double> until = outcome.has_value() ? outcome->at : now;
+  if (job.created <= 0 || !until.has_value()) return std::nullopt;
+  return std::max(0.0, *until - job.created);
+}
+
+std::string StartText(double created) {
+  if (created <= 0) return "-";
+  const auto seconds = static_cast<std::time_t>(created);
+  std::tm local{};
+  localtime_r(&seconds, &local);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &local);
+  return text;
+}
+
+std::string LengthText(const std::optional<double>& seconds) {
+  if (!seconds.has_value()) return "-";
+  return *seconds < 1 ? "under 1 s" : ToString(Duration::Seconds(std::llround(*seconds)));
+}
+
+std::string ResultText(const std::optional<Outcome>& outcome) {
+  if (!outcome.has_value()) return "-";
+  return outcome->end.has_value() ? "exit " + std::to_string(outcome->end->exit_code)
+                                  : "not finished";
+}
+
+nlohmann::ordered_json JobJson(const JobPlace& job, const std::optional<Outcome>& outcome) {
+  const bool is_known = outcome.has_value() && outcome->end.has_value();
+  const std::optional<double> seconds = SecondsOf(job, outcome);
+  using Json = nlohmann::ordered_json;
+  Json json;
   json["id"] = job.id;
   json["name"] = job.name;
   json["running"] = job.is_running();
@@ -43,6 +107,9 @@ nlohmann::ordered_json JobJson(const JobPlace& job) {
   json["master_pid"] = job.master_pid;
   json["launcher_pid"] = job.launcher_pid;
   json["created"] = job.created;
+  json["seconds"] = seconds.has_value() ? Json(*seconds) : Json();
+  json["exit_code"] = is_known ? Json(outcome->end->exit_code) : Json();
+  json["reason"] = is_known ? Json(outcome->end->reason) : Json();
   return json;
 }
 
@@ -59,10 +126,12 @@ int RunPs(Invocation& invocation) {
   json["schema"] = "paceline.ps/1";
   json["jobs"] = nlohmann::json::array();
   json["starters"] = nlohmann::json::array();
-  std::vector<std::vector<std::string>> rows = {{"JOB", "STATE", "MASTER", "LAUNCHER", "RUN DIR"}};
+  std::vector<std::vector<std::string>> rows = {
+      {"JOB", "STATE", "MASTER", "LAUNCHER", "STARTED", "LASTED", "RESULT", "RUN DIR"}};
   for (const JobPlace& job : KnownJobs(invocation.environment)) {
     if (!all && !job.is_running()) continue;
-    json["jobs"].push_back(JobJson(job));
+    const auto outcome = job.is_running() ? std::nullopt : std::optional(OutcomeOf(job));
+    json["jobs"].push_back(JobJson(job, outcome));
     const std::string state = job.is_run_dir_gone ? "running, its run directory is gone"
                               : job.is_running()  ? "running"
                                                   : "ended";
@@ -70,14 +139,16 @@ int RunPs(Invocation& invocation) {
       return is_alive ? std::to_string(number) : "-";
     };
     rows.push_back({Visible(job.id), state, pid(job.master_pid, job.has_master()),
-                    pid(job.launcher_pid, job.has_launcher()), Visible(job.run_dir)});
+                    pid(job.launcher_pid, job.has_launcher()), StartText(job.created),
+                    LengthText(SecondsOf(job, outcome)), ResultText(outcome),
+                    Visible(job.run_dir)});
   }
   for (const StarterPlace& starter : KnownStarters(invocation.environment)) {
     json["starters"].push_back({{"key", starter.key},
                                 {"pid", starter.pid},
                                 {"keep_warm_seconds", starter.keep_warm_seconds}});
     rows.push_back({"(starter " + Clip(Visible(starter.key), 8) + ")", "warm",
-                    std::to_string(starter.pid), "-", "-"});
+                    std::to_string(starter.pid), "-", "-", "-", "-", "-"});
   }
   if (out.is_json()) {
     out.DataLine(PrintJson(json));

@@ -212,4 +212,14 @@ absl::StatusOr<std::vector<core::Record>> ReadJournal(const std::string& path) {
   return ReadAllRows(db.get(), path);
 }
 
+absl::StatusOr<std::vector<core::Record>> ReadEndOfJournal(const std::string& path,
+                                                           uint32_t count_max) {
+  ASSIGN_OR_RETURN(const Database db, OpenToRead(path));
+  if (db == nullptr) return std::vector<core::Record>();
+  ASSIGN_OR_RETURN(const uint64_t last,
+                   Number(db.get(), path, "SELECT coalesce(max(seq), 0) FROM records"));
+  const RecordSeq from(last > count_max ? last - count_max + 1 : 1);
+  return ReadRows(db.get(), path, from, count_max);
+}
+
 }  // namespace paceline::master

@@ -107,4 +107,8 @@ class Journal {
 // job. NOT_FOUND, DATA_LOSS.
 absl::StatusOr<std::vector<core::Record>> ReadJournal(const std::string& path);
 
+// The last `count_max` of them. Cheap for a long journal.
+absl::StatusOr<std::vector<core::Record>> ReadEndOfJournal(const std::string& path,
+                                                           uint32_t count_max);
+
 }  // namespace paceline::master
