@@ -39,7 +39,8 @@ def test_it_ends_with_the_job_and_its_exit_code(job: Job) -> None:
     victim = job.until_stepping(2, beyond=3)[0]["pid"]
     looking = attach(job)
     assert looking.stderr is not None
-    assert "Attached to" in looking.stderr.readline()
+    assert "Attached to" in (told := looking.stderr.readline())
+    assert ": step " in told and "world 1 of 2 ranks" in told, told  # before a rank prints
     os.kill(victim, signal.SIGKILL)
     job.until_event("world_formed", 2)  # rank 1 fails in this one, and not beside the first failure
     job.let_go()

@@ -79,11 +79,13 @@ absl::StatusOr<wire::JobStatus> StatusLine::Ask() {
 }
 
 void StatusLine::Follow() {
+  told_state_at_ = agent::MonotonicNow();
   while (Pause()) {
     const absl::StatusOr<wire::JobStatus> status = Ask();
     if (place_.has_live_line) {
       console_.SetLiveLine(status.ok() ? LiveLine(*status) : "waiting for the master");
     }
+    TellState(status);
     TellWait(status);
     TellRoom();
   }
@@ -93,6 +95,17 @@ void StatusLine::Follow() {
                             " is still full at the end of the job: the ranks' last output is "
                             "lost, and so may be the job's last records."));
   }
+}
+
+void StatusLine::TellState(const absl::StatusOr<wire::JobStatus>& status) {
+  const Instant now = agent::MonotonicNow();
+  const bool is_due = now - told_state_at_ >= place_.tell_every;
+  // TellWait tells what a job waits for that does not train.
+  if (place_.has_live_line || !is_due || !status.ok() || status->phase != "running") return;
+  std::string state = LiveLine(*status);
+  if (state != told_state_) console_.Narrate(Concat("paceline: ", Visible(state)));
+  told_state_ = std::move(state);
+  told_state_at_ = now;
 }
 
 void StatusLine::TellRoom() {

@@ -39,6 +39,8 @@ class StatusLine {
     std::string master_address = {};
     Duration orphan_after = {};
     std::string run_dir = {};
+    // Without a live line: prints the same text as a line, if it has changed, this often.
+    Duration tell_every = Duration::Infinite();
   };
   // `client` and `console` must outlive it.
   StatusLine(wire::ControlClient& client, Console& console, Place place);
@@ -50,6 +52,7 @@ class StatusLine {
   void Follow();
   absl::StatusOr<wire::JobStatus> Ask();
   void TellWait(const absl::StatusOr<wire::JobStatus>& status);
+  void TellState(const absl::StatusOr<wire::JobStatus>& status);
   void TellRoom();
   bool Pause();
   std::string Rescue() const;
@@ -60,6 +63,8 @@ class StatusLine {
   WaitTeller teller_;            // of waits that the master reports
   WaitTeller no_master_teller_;  // of a master that does not answer
   agent::DiskWatch disk_;
+  std::string told_state_;
+  Instant told_state_at_;
   std::mutex mutex_;
   std::condition_variable wake_;
   bool is_ending_ ABSL_GUARDED_BY(mutex_) = false;

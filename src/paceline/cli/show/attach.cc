@@ -24,6 +24,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr Duration kAttachLook = Duration::Milliseconds(200);
+constexpr Duration kTellEvery = Duration::Seconds(5);  // how far the job is, on a pipe
 constexpr Duration kAttachPatience = Duration::Seconds(5);
 
 // Blocks the signals that end this command, before any thread exists.
@@ -113,7 +114,8 @@ int RunAttach(Invocation& invocation) {
   shown.spec.duplicate_stderr_filters.clear();
   auto console = Console::Start(shown);
   if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
-  out.Say(Concat("Attached to ", place->id, ", ", status.phase, ". Ctrl-C leaves it running."));
+  out.Say(Concat("Attached to ", place->id, ": ", Visible(LiveLine(status)),
+                 ". Ctrl-C leaves it running."));
   if (!place->has_launcher()) {
     out.Say("note: " + NoLauncherText(*place));
   }
@@ -121,7 +123,8 @@ int RunAttach(Invocation& invocation) {
   wire::ControlClient client(options);
   Narrator narrator(client, place->run_dir, **console, status.last_seq);
   auto status_line = std::make_unique<StatusLine>(
-      client, **console, StatusLine::Place{.has_live_line = shown.has_live_line});
+      client, **console,
+      StatusLine::Place{.has_live_line = shown.has_live_line, .tell_every = kTellEvery});
   const std::optional<int> left = Look(*place, narrator, leaving, out);
   status_line.reset();
   if (left.has_value()) {
