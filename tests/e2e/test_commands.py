@@ -116,10 +116,10 @@ def test_logs_of_an_ended_job_name_what_is_not_there(job: Job) -> None:
     assert job.wait() == 0, job.stderr
     for words, what in ((["--rank", "99"], "there is no rank 99"),
                         (["--node", "nosuch"], "there is no node nosuch"),
-                        (["--generation", "7"], "there is no world 7")):
+                        (["--generation", "7"], "there is no generation 7")):
         done = job.command("logs", "--job", str(job.run_dir), *words)
         assert done.returncode == 2 and what in done.stderr, done
-        assert "nodes node0; ranks 0, 1; worlds 1" in done.stderr, done
+        assert "nodes node0; ranks 0, 1; generations 1" in done.stderr, done
     assert job.command("logs", "--job", str(job.run_dir), "--rank", "1").stdout
 
 

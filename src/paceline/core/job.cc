@@ -141,7 +141,7 @@ std::string Job::Pending() const {
     case Phase::kEmpty: return "no job was submitted yet";
     case Phase::kWaiting: return watch_.pending.empty() ? "forms a world" : watch_.pending;
     case Phase::kStarting:
-      return "world " + std::to_string(WorldNumber(state_.world->generation)) +
+      return "world " + std::to_string(uint64_t{state_.world->restart_count} + 1) +
              " starts: " + std::to_string(watch_.running_seats) + " of " +
              std::to_string(state_.world->seats.size()) + " nodes run";
     case Phase::kRunning: {

@@ -8,6 +8,7 @@
 #include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/record.h"
 #include "paceline/core/world/ranks.h"
+#include "paceline/core/world_count.h"
 #include "paceline/diagnose/slow.h"
 #include "paceline/plan/explain.h"
 
@@ -23,15 +24,16 @@ std::string Ordinal(uint64_t number) {
   return std::to_string(number) + endings[ones <= 3 ? ones : 0];
 }
 
-std::string NameOf(Generation generation) {
-  return "world " + std::to_string(WorldNumber(generation));
-}
-
 std::string WithReason(std::string text, const std::string& reason) {
   return reason.empty() ? text : text + ": " + reason;
 }
 
 struct Teller {
+  const WorldCount& worlds;
+
+  std::string NameOf(Generation generation) const {
+    return "world " + std::to_string(worlds.Of(generation));
+  }
   std::string operator()(const JobCreated& fact) const {
     const JobSpec& spec = fact.spec;
     std::string nodes = std::to_string(spec.nodes_max);
@@ -122,8 +124,14 @@ struct Teller {
     return WithReason(std::string(RungName(fact.rung)), fact.reason);
   }
   std::string operator()(const WorldFormed& fact) const {
-    return NameOf(fact.world.generation) + " has " + Counted(fact.world.seats.size(), "node") +
-           " and " + Counted(fact.world.world_size(), "rank") + ": " + fact.reason;
+    // Names of folders and errors have the generation.
+    const uint64_t number = WorldNumber(fact.world.generation);
+    std::string name = NameOf(fact.world.generation);
+    if (worlds.Of(fact.world.generation) != number) {
+      name += " (generation " + std::to_string(number) + ")";
+    }
+    return name + " has " + Counted(fact.world.seats.size(), "node") + " and " +
+           Counted(fact.world.world_size(), "rank") + ": " + fact.reason;
   }
   std::string operator()(const WorldRunning& fact) const {
     // The step is the first that the master heard of, which need not be the world's first.
@@ -243,6 +251,10 @@ std::string_view RungName(Rung rung) {
 
 std::string_view FactName(const Fact& fact) { return std::visit(Namer{}, fact); }
 
-std::string Sentence(const Record& record) { return std::visit(Teller{}, record.fact); }
+std::string Sentence(const Record& record, const WorldCount& worlds) {
+  return std::visit(Teller{worlds}, record.fact);
+}
+
+std::string Sentence(const Record& record) { return Sentence(record, WorldCount()); }
 
 }  // namespace paceline::core

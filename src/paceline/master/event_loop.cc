@@ -192,7 +192,7 @@ void EventLoop::Step(const core::Event& event) {
   for (const core::Record& record : actions.records) {
     Fold(record);
     LogInfo(core::FactName(record.fact),
-            {{"seq", record.seq}, {"sentence", core::Sentence(record)}});
+            {{"seq", record.seq}, {"sentence", core::Sentence(record, names_.worlds())}});
   }
   copies_.Append(actions.records);
   const RecordSeq after = job_.state().last_seq;

@@ -41,8 +41,8 @@ void PrintText(Output& out, const wire::JobStatus& status,
   out.DataLine(out.Painted(Paint::kBold, Visible(plan.words)));
   out.DataLine(Visible(plan.sentence));
   out.DataLine("");
-  out.DataLine(Visible(Concat("job     ", status.job_id, ", ", status.phase, ", world ",
-                              WorldNumber(plan.generation))));
+  out.DataLine(Visible(
+      Concat("job     ", status.job_id, ", ", status.phase, ", world ", status.restart_count + 1)));
   out.DataLine("step    " + MeasuredText(plan, measured));
   const auto parsed = plan::ReadPlan(plan.plan);
   if (!parsed.ok()) return;

@@ -144,6 +144,7 @@ void Narrator::TakeFailure(const wire::JobEvent& event) {
   root.node = event.node;
   root.rank = *event.rank;
   root.generation = event.generation;
+  root.world = DetailOf(event, "world");
   root.step = event.step;
   root.sentence = event.sentence;
   root.headline = DetailOf(event, "headline");

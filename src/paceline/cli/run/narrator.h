@@ -23,6 +23,7 @@ struct RootFailure {
   std::string node;
   uint32_t rank = 0;
   uint64_t generation = 0;
+  std::string world;  // its count
   std::optional<int64_t> step;
   std::string sentence;
   std::string headline;   // "ValueError: bad batch (train.py:3)"

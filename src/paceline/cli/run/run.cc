@@ -211,9 +211,8 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
   }
   if (end.exit_code == kExitTrainingFailed) {
     if (story.root.has_value() && !story.root->traceback.empty()) {
-      out.Say(Concat("First failure in world ", WorldNumber(story.root->generation), ", rank ",
-                     story.root->rank, " on ", story.root->node, ":\n",
-                     VisibleLines(story.root->traceback)));
+      out.Say(Concat("First failure in world ", story.root->world, ", rank ", story.root->rank,
+                     " on ", story.root->node, ":\n", VisibleLines(story.root->traceback)));
     }
     out.Fail(FailureOf(end, story, run.card.job_id, run_dir));
     if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));

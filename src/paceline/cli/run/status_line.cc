@@ -22,7 +22,7 @@ constexpr std::chrono::milliseconds kEveryWithoutTerminal{2500};
 std::string LiveLine(const wire::JobStatus& status) {
   std::string line = status.step >= 0 ? Concat("step ", status.step) : status.phase;
   if (status.world_size > 0) {
-    Append(&line, " · world ", WorldNumber(status.generation), " of ", status.world_size,
+    Append(&line, " · world ", status.restart_count + 1, " of ", status.world_size,
            status.world_size == 1 ? " rank" : " ranks");
   }
   if (status.phase == "running" && status.goodput > 0) {

@@ -33,7 +33,7 @@ constexpr Flag kLogsFlags[] = {
      .spellings = {"--generation"},
      .kind = FlagKind::kInteger,
      .metavar = "G",
-     .help = "only this world; the newest one by default",
+     .help = "only the world of this generation; the newest one by default",
      .minimum = 1},
     {.dest = "lines",
      .spellings = {"-n", "--lines"},
@@ -131,25 +131,26 @@ std::string NumbersText(const std::set<int64_t>& numbers) {
 Check NoSuchLog(const std::string& root, const LogSelection& asked) {
   std::set<std::string> nodes;
   std::set<int64_t> ranks;
-  std::set<int64_t> worlds;
+  std::set<int64_t> generations;
   for (const LogFile& file : FindLogFiles(root, {.is_newest_only = false})) {
     nodes.insert(file.node);
     ranks.insert(file.rank);
-    worlds.insert(static_cast<int64_t>(WorldNumber(static_cast<uint64_t>(file.generation))));
+    generations.insert(static_cast<int64_t>(WorldNumber(static_cast<uint64_t>(file.generation))));
   }
   if (nodes.empty()) return std::nullopt;
-  Problem problem{.code = "PL-E010",
-                  .what = "no output is of all that was asked for",
-                  .where = root,
-                  .why = Concat("there is output of: nodes ", Visible(JoinWith(nodes, ", ")),
-                                "; ranks ", NumbersText(ranks), "; worlds ", NumbersText(worlds)),
-                  .fix = "leave one of the flags out"};
+  Problem problem{
+      .code = "PL-E010",
+      .what = "no output is of all that was asked for",
+      .where = root,
+      .why = Concat("there is output of: nodes ", Visible(JoinWith(nodes, ", ")), "; ranks ",
+                    NumbersText(ranks), "; generations ", NumbersText(generations)),
+      .fix = "leave one of the flags out"};
   if (!asked.node.empty() && !nodes.contains(asked.node)) {
     problem.what = Concat("there is no node ", Visible(asked.node));
   } else if (asked.rank >= 0 && !ranks.contains(asked.rank)) {
     problem.what = Concat("there is no rank ", asked.rank);
-  } else if (asked.generation >= 0 && !worlds.contains(asked.generation)) {
-    problem.what = Concat("there is no world ", asked.generation);
+  } else if (asked.generation >= 0 && !generations.contains(asked.generation)) {
+    problem.what = Concat("there is no generation ", asked.generation);
   }
   return problem;
 }

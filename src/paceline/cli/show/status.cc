@@ -108,7 +108,7 @@ void Print(Output& out, const wire::JobStatus& status) {
   std::string head = Visible(status.job_id) + "  " + out.Painted(PaintOf(status), status.phase) +
                      "  step " + StepText(status.step);
   if (status.generation > 0) {
-    head += "  world " + std::to_string(WorldNumber(status.generation)) + " of " +
+    head += "  world " + std::to_string(status.restart_count + 1) + " of " +
             std::to_string(status.world_size) + " ranks";
   }
   out.DataLine(head + "  age " + ToString(status.age));

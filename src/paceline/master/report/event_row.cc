@@ -234,6 +234,7 @@ struct Filler {
 }  // namespace
 
 void NodeNames::Fold(const core::Record& record) {
+  worlds_.Fold(record);
   if (const auto* joined = std::get_if<core::NodeJoined>(&record.fact)) {
     names_[joined->node] = joined->name;
   }
@@ -249,9 +250,12 @@ JobEvent MakeJobEvent(const core::Record& record, const NodeNames& names) {
   event.seq = record.seq.value();
   event.time_ns = record.at.nanoseconds();
   event.kind = std::string(core::FactName(record.fact));
-  event.sentence = core::Sentence(record);
+  event.sentence = core::Sentence(record, names.worlds());
   for (const RecordSeq cause : record.causes) event.causes.push_back(cause.value());
   std::visit(Filler{event, names}, record.fact);
+  if (event.generation > 0) {
+    event.details["world"] = std::to_string(names.worlds().Of(Generation(event.generation)));
+  }
   return event;
 }
 

@@ -7,18 +7,21 @@
 #include <string>
 
 #include "paceline/core/record.h"
+#include "paceline/core/world_count.h"
 #include "paceline/wire/messages.h"
 
 namespace paceline::master {
 
-// Node names by id, from earlier NodeJoined records.
+// Names of nodes by id, and counts of worlds, from earlier records.
 class NodeNames {
  public:
   void Fold(const core::Record& record);
   // "node 7" if it never joined.
   std::string Of(NodeId node) const;
+  const core::WorldCount& worlds() const { return worlds_; }
 
  private:
+  core::WorldCount worlds_;
   std::map<NodeId, std::string> names_;
 };
 

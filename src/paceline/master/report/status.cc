@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "paceline/core/world_count.h"
 #include "paceline/diagnose/slow.h"
 
 namespace paceline::master {
@@ -159,9 +160,11 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
   }
   if (state.plan.has_value()) {
     const core::ParallelPlanChosen& plan = *state.plan;
+    core::WorldCount worlds;
+    worlds.Add(state.last_world.generation, uint64_t{state.last_world.restart_count} + 1);
     status.plan = {.generation = plan.generation.value(),
                    .words = plan.words,
-                   .sentence = core::Sentence({.fact = plan}),
+                   .sentence = core::Sentence({.fact = plan}, worlds),
                    .step = plan.step,
                    .plan = plan.plan};
   }

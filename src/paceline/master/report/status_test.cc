@@ -17,9 +17,11 @@ TEST(EventRow, NamesNodesAndMembers) {
   names.Fold(joined);
   core::WorldFormed formed;
   formed.world = {.generation = Generation(2), .seats = {{NodeId(4), 0, 2}, {NodeId(9), 2, 2}}};
+  names.Fold({.fact = formed});
   const auto event = MakeJobEvent({RecordSeq(3), At(2), {RecordSeq(1)}, formed}, names);
   EXPECT_EQ(event.kind, "world_formed");
   EXPECT_EQ(event.generation, 2u);
+  EXPECT_EQ(event.details.at("world"), "1");  // the first one that was formed
   EXPECT_EQ(event.causes, std::vector<uint64_t>{1});
   ASSERT_EQ(event.members.size(), 2u);
   EXPECT_EQ(event.members[0], (wire::WorldMember{"node0", 0, 0, 2}));

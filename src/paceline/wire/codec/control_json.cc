@@ -92,7 +92,7 @@ std::string StatusJson(const JobStatus& status) {
                     {"cost", NumberOrNull(one.cost)},
                     {"is_data", one.is_data}});
   }
-  const Json json = {
+  Json json = {
       {"schema", "paceline.status/1"},
       {"job",
        {{"id", status.job_id},
@@ -118,6 +118,8 @@ std::string StatusJson(const JobStatus& status) {
       {"slow", std::move(slow)},
       {"plan", PlanJson(status.plan)},
       {"nodes", std::move(nodes)}};
+  // Generations may skip numbers; the count of worlds does not.
+  json["world"]["number"] = status.generation == 0 ? 0 : status.restart_count + 1;
   return Print(json, 2);
 }
 
