@@ -34,6 +34,12 @@ std::string FolderOf(const EvidenceDesk::Question& question) {
                 "-", question.round & ~kAskedByPerson);
 }
 
+std::vector<ProcessLook> LookAtAll(const EvidenceDesk::Question& question) {
+  std::vector<ProcessLook> looks;
+  for (const WatchedRank& rank : question.ranks) looks.push_back(LookAt(rank.process));
+  return looks;
+}
+
 bool NapIsLate() {
   const int64_t begun = MonotonicNs();
   std::this_thread::sleep_for(kNap);
@@ -133,9 +139,8 @@ RankEvidence EvidenceDesk::LookAtRing(const WatchedRank& rank, Generation genera
 
 NodeEvidence EvidenceDesk::Look(const Question& question) const {
   NodeEvidence node{.generation = question.generation, .round = question.round, .ranks = {}};
-  std::vector<ProcessLook> first;
   const int64_t begun = MonotonicNs();
-  for (const WatchedRank& rank : question.ranks) first.push_back(LookAt(rank.process));
+  const std::vector<ProcessLook> first = LookAtAll(question);
   const bool is_pressed = NapIsLate() || IsHostPressed();
   DropOldFolders();
   const std::string folder = Concat(log_dir_, "/", FolderOf(question));
@@ -151,11 +156,17 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
     }
     stacks.push_back(sampler_.Sample(rank.process.pid, path, std::min(left, kSamplePatience)));
   }
-  const auto spent = std::chrono::nanoseconds(MonotonicNs() - begun);
-  if (spent < kBetweenLooks) std::this_thread::sleep_for(kBetweenLooks - spent);
-  const Duration watched = Duration::Nanoseconds(MonotonicNs() - begun);
+  std::chrono::nanoseconds nap = kBetweenLooks - std::chrono::nanoseconds(MonotonicNs() - begun);
+  int64_t looked_at = 0;
+  const std::vector<ProcessLook> looks = SettledLooks(first, [&] {
+    if (nap > nap.zero()) std::this_thread::sleep_for(nap);
+    nap = kBetweenLooks;
+    looked_at = MonotonicNs();
+    return LookAtAll(question);
+  });
+  const Duration watched = Duration::Nanoseconds(looked_at - begun);
   for (size_t i = 0; i < question.ranks.size(); ++i) {
-    const ProcessLook last = LookAt(question.ranks[i].process);
+    const ProcessLook& last = looks[i];
     if (!last.is_there || !first[i].is_there) continue;  // it has ended; that is reported elsewhere
     RankEvidence evidence = LookAtRing(question.ranks[i], question.generation);
     evidence.state = last.state;

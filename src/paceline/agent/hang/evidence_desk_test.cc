@@ -174,6 +174,40 @@ TEST(StackSampler, OneThatHangsIsEndedInTime) {
   EXPECT_EQ("py-spy did not answer within 50 ms", sample.problem);
 }
 
+// The looks of SettledLooks, one after the other: a letter a process.
+class SettledLooksTest : public ::testing::Test {
+ protected:
+  static std::vector<ProcessLook> Of(const std::string& states) {
+    std::vector<ProcessLook> looks;
+    for (const char state : states) looks.push_back({.is_there = true, .state = state});
+    return looks;
+  }
+  std::string Settle(const std::string& before, const std::vector<std::string>& later) {
+    used_ = 0;
+    std::string states;
+    const auto looks = SettledLooks(Of(before), [&] { return Of(later.at(used_++)); });
+    for (const ProcessLook& look : looks) states.push_back(look.state);
+    return states;
+  }
+  size_t used_ = 0;
+};
+
+TEST_F(SettledLooksTest, LooksThatAgreeAreTakenAtOnce) {
+  EXPECT_EQ("TS", Settle("TR", {"TS"}));
+  EXPECT_EQ(1u, used_);
+}
+
+// Both were stopped. `kill -CONT` continues both after the second look has read the first process.
+TEST_F(SettledLooksTest, OfTwoThatAreContinuedMeanwhileNoneSeemsStopped) {
+  EXPECT_EQ("SR", Settle("TT", {"TS", "SS", "SR"}));
+  EXPECT_EQ(3u, used_);
+}
+
+TEST_F(SettledLooksTest, AProcessThatIsStoppedAgainAndAgainIsInNoState) {
+  EXPECT_EQ("T?", Settle("TS", {"TT", "TS", "TT", "TS"}));
+  EXPECT_EQ(4u, used_);
+}
+
 TEST(FlightRings, ReadsRingsOfThatWorldAloneAndRemovesThem) {
   const TestDir dir;
   const std::string root = dir.path() + "/memory/job";

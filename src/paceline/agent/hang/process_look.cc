@@ -5,10 +5,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <climits>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "paceline/agent/hang/socket_peer.h"
@@ -22,6 +24,8 @@ namespace {
 
 constexpr size_t kTextMax = 4096;
 constexpr size_t kChildrenMax = 64;
+// Of SettledLooks, after the first.
+constexpr int kMoreLooksMax = 3;
 
 Duration Ticks(uint64_t ticks) {
   static const int64_t kTickNs = 1'000'000'000 / ::sysconf(_SC_CLK_TCK);
@@ -158,6 +162,25 @@ ProcessLook LookAt(const ProcessId& process, const std::string& proc_root) {
   AddChildren(folder, proc_root, &look);
   if (StartTimeOf(process.pid, proc_root) != process.start_time_ticks) return {};
   return look;
+}
+
+std::vector<ProcessLook> SettledLooks(std::vector<ProcessLook> before,
+                                      const std::function<std::vector<ProcessLook>()>& look) {
+  const auto is_halted = [](const ProcessLook& one) {
+    return one.state == 'T' || one.state == 't';
+  };
+  const auto agree = [&is_halted](const ProcessLook& a, const ProcessLook& b) {
+    return is_halted(a) == is_halted(b);
+  };
+  std::vector<ProcessLook> looks = look();
+  for (int more = 0; more < kMoreLooksMax; ++more) {
+    if (std::equal(before.begin(), before.end(), looks.begin(), looks.end(), agree)) return looks;
+    before = std::exchange(looks, look());
+  }
+  for (size_t i = 0; i < looks.size() && i < before.size(); ++i) {
+    if (!agree(before[i], looks[i])) looks[i].state = '?';
+  }
+  return looks;
 }
 
 bool IsHostPressed(const std::string& proc_root) {

@@ -3,7 +3,9 @@
 // A snapshot of what a process is doing, from /proc.
 
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <vector>
 
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/base/instant.h"
@@ -23,6 +25,13 @@ struct ProcessLook {
 
 // Checks `process` after the look, so that a later process with the same pid is not reported.
 ProcessLook LookAt(const ProcessId& process, const std::string& proc_root = "/proc");
+
+// Looks again at processes that `before` is a look at, until two looks in a row agree which of them
+// are stopped. Somebody who stops or continues several processes does that between two readings of
+// one look, too: one look alone may see only some of them stopped. A process about which the looks
+// do not agree after a few times gets the state '?'. `look` waits before it looks.
+std::vector<ProcessLook> SettledLooks(std::vector<ProcessLook> before,
+                                      const std::function<std::vector<ProcessLook>()>& look);
 
 // True if processes of this host wait for a processor: the kernel's pressure (PSI) says that in the
 // last 10 s some waited for more than 20 % of the time.
