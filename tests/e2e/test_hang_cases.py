@@ -29,8 +29,10 @@ ACT_AFTER = 4.0
 SEEMS_HUNG = 12.0  # well beyond it
 TRIALS_OF_SCRIPT = 3
 # A rank may be stopped in the middle of a collective, which some of the others have left by then.
-WAITERS = r"Ranks? [\d, and]+ waited \d+\.\d s for it in \w+ \d+ of the world \([\w.:]+\)\."
-OTHERS = r"Ranks 0, 2 and 3 waited \d+\.\d s for it in \w+ \d+ of the world \([\w.:]+\)\."
+CALL = (r"\w+ \d+ of (?:the world \([\w.:]+\)"
+        r"|group (?:1 \(ranks 0-3, created first\)|2 \(ranks 0-3, created second\)) at [\w.:]+\b)")
+WAITERS = rf"Ranks? [\d, and]+ waited \d+\.\d s for it in {CALL}\."
+OTHERS = rf"Ranks 0, 2 and 3 waited \d+\.\d s for it in {CALL}\."
 
 
 def start(job: Job, case: str, *args: str, env: Mapping[str, str] | None = None) -> None:
@@ -159,10 +161,12 @@ def test_calls_in_another_order(job: Job) -> None:
     judged = job.events("hang_judged")
     assert len(judged) == TRIALS_OF_SCRIPT
     for event in judged:
-        both = re.findall(r"(all_reduce|barrier) \d+ of the world \(hang_cases\.py:(\d+)\)",
-                          event["sentence"])
-        assert {operation for operation, _ in both} == {"all_reduce", "barrier"}, event
-        assert len({line for _, line in both}) == 2, event
+        both = re.findall(r"(all_reduce|barrier) \d+ of (group \d \(ranks 0-3, created \w+\)) at "
+                          r"hang_cases\.py:(\d+)", event["sentence"])
+        assert {operation for operation, *_ in both} == {"all_reduce", "barrier"}, event
+        assert {group for _, group, _ in both} == {"group 1 (ranks 0-3, created first)",
+                                                   "group 2 (ranks 0-3, created second)"}, event
+        assert len({line for *_, line in both}) == 2, event
 
 
 def other_shape(size: int) -> str:
@@ -212,10 +216,18 @@ def locked(tmp_path: Path) -> Iterator[Path]:
 def test_a_loader_that_waits_for_a_file_in_one_rank(job: Job, fifo: Path, workers: int) -> None:
     start(job, "fifo", "--path", str(fifo), "--workers", str(workers))
     judged = until_restarted(job)
-    where = "hang_cases" if workers == 0 else r"[\w.]+"
     assert re.match(
-        rf"Rank 1 on node0 does not go on in {where}.*, data; it waits in read of "
+        rf"Rank 1 on node0 does not go on in hang_cases\.py:\d+, data; it waits in read of "
         rf"{re.escape(str(fifo))}.*\. {OTHERS}$", judged["sentence"]), judged["sentence"]
+
+
+def test_a_stopped_worker_of_a_loader_in_one_rank(job: Job) -> None:
+    start(job, "worker", "--workers", "1")
+    judged = until_restarted(job)
+    assert re.match(
+        rf"Rank 1 on node0 does not go on in hang_cases\.py:{line_of('next(batches)')}, data; its "
+        rf"loader's worker, process (\d+), is stopped \(kill -CONT \1 continues it\)\. {OTHERS}$",
+        judged["sentence"]), judged["sentence"]
 
 
 def test_a_loader_that_waits_for_a_lock_in_one_rank(job: Job, locked: Path) -> None:
@@ -458,7 +470,7 @@ def test_a_cut_of_the_data_network_blames_no_rank(hosts: list[Host]) -> None:
     eventually(train, "step 25", job=first)
     ip(f"-n {PREFIX}sw link set d1 down")
     event = verdicts(first)[0]
-    assert re.match(r"Ranks? [\d and]+ entered \w+ \d+ of the world \([\w.:]+\) \d+\.\d s ago "
+    assert re.match(rf"Ranks? [\d and]+ entered {CALL} \d+\.\d s ago "
                     r"and .* left it.*\. The network between them is the likely cause; no rank "
                     r"is to blame\.$",
                     event["sentence"]), event["sentence"]

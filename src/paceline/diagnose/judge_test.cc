@@ -427,12 +427,17 @@ TEST(Judge, ARootThatStandsInACollectiveToWhichAllHaveComeIsNotBlamed) {
 
 TEST(Judge, RanksThatWaitForEachOtherCalledInAnotherOrder) {
   SceneMaker made(2);
-  made.Add(0, Entered("a 0-1", 1));
-  made.Add(1, Entered("b 0-1", 1));
+  made.Add(0, Entered("1 0-1", 1));
+  made.Add(1, Entered("2 0-1", 1));
   const Verdict verdict = Judge(made.facts());
   EXPECT_EQ(HangClass::kOrder, verdict.hang);
   EXPECT_EQ(HangAct::kRestart, verdict.act);
   EXPECT_EQ(RankList({0, 1}), verdict.culprits);
+  EXPECT_EQ(
+      "Ranks 0 and 1 wait for each other: rank 0 in all_reduce 1 of group 1 (ranks 0-1, created "
+      "first) at train.py:44, rank 1 in all_reduce 1 of group 2 (ranks 0-1, created second) at "
+      "train.py:44. Every rank must call collectives in the same order.",
+      verdict.sentence);
 }
 
 TEST(Judge, NothingIsSaidOfAQuietWorldForTenMinutes) {

@@ -1,6 +1,7 @@
 #include "paceline/diagnose/scene.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "paceline/base/text.h"
@@ -12,14 +13,11 @@ constexpr size_t kLinesMax = 12;
 // Share of the time between two looks, in CPU time of all threads.
 constexpr int kBusyShare = 2;  // one half
 constexpr size_t kRunsMax = 6;
-
-// True for lines of a training script; false for torch, Python and packages.
-bool IsOfScript(const StackFrame& frame) {
-  for (const std::string_view part : {"/site-packages/", "/dist-packages/", "/lib/python", "<"}) {
-    if (frame.file.find(part) != std::string::npos) return false;
-  }
-  return !frame.file.empty();
-}
+// Torch numbers its groups as they are created, and the world's is the first.
+constexpr std::string_view kWorldName = "0";
+// python/paceline/_rank/hooks/start.py records the start of the world as a group of this name.
+constexpr std::string_view kStartName = "start";
+constexpr size_t kGroupNameMax = 12;
 
 std::string BaseName(std::string_view path) {
   return std::string(path.substr(path.rfind('/') + 1));
@@ -49,6 +47,7 @@ std::string LineOf(const RankFacts& facts, uint32_t world_size) {
            " ms");
   }
   if (!rank.waits_in.empty()) Append(&line, "; ", rank.waits_in);
+  if (rank.stopped_child != 0) Append(&line, "; ", StoppedChildText(rank));
   if (!rank.has_ring) line += "; no records";
   if (rank.stack.empty()) {
     Append(&line, "; no stacks", rank.no_stack.empty() ? "" : ": ", rank.no_stack);
@@ -77,6 +76,22 @@ std::string NameServersText(const std::set<std::string_view>& calls) {
   return text + ", name servers";
 }
 
+// "rank 3", "ranks 0-3,8".
+std::string RanksIn(const std::string& runs, size_t count) {
+  return Concat(count == 1 ? "rank " : "ranks ", runs);
+}
+
+// "first", "tenth", "11th", "22nd".
+std::string OrdinalText(uint32_t number) {
+  constexpr std::array<std::string_view, 10> kWords = {"first", "second", "third",   "fourth",
+                                                       "fifth", "sixth",  "seventh", "eighth",
+                                                       "ninth", "tenth"};
+  if (number >= 1 && number <= kWords.size()) return std::string(kWords[number - 1]);
+  const bool is_teen = number % 100 >= 11 && number % 100 <= 13;
+  const uint32_t last = is_teen ? 0 : number % 10;
+  return Concat(number, last == 1 ? "st" : last == 2 ? "nd" : last == 3 ? "rd" : "th");
+}
+
 }  // namespace
 
 std::string SharedWait(const Scene& scene, const std::set<uint32_t>& ranks) {
@@ -84,6 +99,8 @@ std::string SharedWait(const Scene& scene, const std::set<uint32_t>& ranks) {
   for (const uint32_t rank : ranks) {
     const RankFacts* const known = scene.Find(rank);
     if (known == nullptr || known->evidence.waits_in.empty()) return "";
+    // Ranks with stopped children wait for these, even if their system calls are alike.
+    if (known->evidence.stopped_child != 0) return "";
     const std::string_view call = known->evidence.waits_in;
     if (!calls.empty() && ResourceOf(call) != ResourceOf(*calls.begin())) return "";
     calls.insert(call);
@@ -167,6 +184,13 @@ std::string RanksText(const std::set<uint32_t>& ranks) {
   return text;
 }
 
+bool IsOfScript(const StackFrame& frame) {
+  for (const std::string_view part : {"/site-packages/", "/dist-packages/", "/lib/python", "<"}) {
+    if (frame.file.find(part) != std::string::npos) return false;
+  }
+  return !frame.file.empty();
+}
+
 std::string PlaceOf(const RankEvidence& rank) {
   const auto found = std::find_if(rank.stack.begin(), rank.stack.end(), IsOfScript);
   return found == rank.stack.end() ? "" : Concat(BaseName(found->file), ":", found->line);
@@ -180,17 +204,37 @@ std::string WhereText(const RankEvidence& rank) {
 }
 
 std::string CollectiveText(const CollectiveSeen& seen, uint32_t world_size) {
-  std::string text =
-      Concat(seen.operation, " ", seen.sequence, " of ", GroupText(seen.group, world_size));
-  if (!seen.site.empty()) Append(&text, " (", seen.site, ")");
-  return text;
+  const std::string group = GroupText(seen.group, world_size);
+  std::string text = Concat(seen.operation, " ", seen.sequence, " of ", group);
+  if (seen.site.empty()) return text;
+  return group.ends_with(')') ? Concat(text, " at ", seen.site)
+                              : Concat(text, " (", seen.site, ")");
 }
 
 std::string GroupText(const std::string& group, uint32_t world_size) {
-  if (MembersOf(group).size() == world_size && world_size > 0) return "the world";
   const size_t space = group.rfind(' ');
-  if (space == std::string::npos) return "group " + group;
-  return Concat("the group of ranks ", group.substr(space + 1));
+  const std::string name = group.substr(0, space);
+  const std::vector<uint32_t> members = MembersOf(group);
+  const bool is_world = name == kWorldName || name == kStartName;
+  if (is_world && members.size() == world_size && world_size > 0) return "the world";
+  std::vector<std::string> facts;
+  if (!members.empty()) facts.push_back(RanksIn(group.substr(space + 1), members.size()));
+  const auto number = ParseWhole<uint32_t>(name);
+  if (number.has_value() && *number > 0) facts.push_back("created " + OrdinalText(*number));
+  // Torch names a group that only its members create by a hash.
+  std::string text = Concat("group ", name.substr(0, kGroupNameMax));
+  for (const std::string& fact : facts) {
+    Append(&text, &fact == &facts.front() ? " (" : ", ", fact);
+  }
+  return facts.empty() ? text : text + ")";
+}
+
+std::string StoppedChildText(const RankEvidence& rank) {
+  if (rank.stopped_child == 0) return "";
+  const bool loads = rank.has_ring && rank.phase == RankPhase::kData;
+  return Concat(loads ? "its loader's worker, process " : "its child process ", rank.stopped_child,
+                loads ? ", is stopped" : " is stopped", " (kill -CONT ", rank.stopped_child,
+                " continues it)");
 }
 
 std::string Capitalized(std::string text) {

@@ -46,14 +46,21 @@ std::string SharedWait(const Scene& scene, const std::set<uint32_t>& ranks);
 // "rank 2 on node0", "ranks 0, 1 and 3", "ranks 0–7 and 9".
 std::string RankText(const RankFacts& rank);
 std::string RanksText(const std::set<uint32_t>& ranks);
+// True for lines of a training script; false for torch, Python and packages.
+bool IsOfScript(const StackFrame& frame);
 // "train.py:41": the innermost line outside torch and the standard library; "" without a stack.
 std::string PlaceOf(const RankEvidence& rank);
 // " in train.py:41, forward", ", forward", or "" if neither is known.
 std::string WhereText(const RankEvidence& rank);
-// "all_reduce 188 of the world (train.py:44)".
+// "all_reduce 188 of the world (train.py:44)", or "all_reduce 3 of group 2 (ranks 0-1, created
+// second) at train.py:44".
 std::string CollectiveText(const CollectiveSeen& seen, uint32_t world_size);
-// "the world", or "the group of ranks 0-3".
+// "the world", or "group 2 (ranks 0-3, created second)": groups of the same ranks differ by the
+// order in which the script created them. `group` is its name and members, as ranks report it.
 std::string GroupText(const std::string& group, uint32_t world_size);
+// "its loader's worker, process 71, is stopped (kill -CONT 71 continues it)"; "" if no child of the
+// rank is stopped.
+std::string StoppedChildText(const RankEvidence& rank);
 // With a capital first letter: "Rank 2 on node0".
 std::string Capitalized(std::string text);
 // "3.0 s".

@@ -44,8 +44,10 @@ struct RankEvidence {
   Duration phase_longest;                   // longest completed stretch of this phase; 0: none
   std::vector<CollectiveSeen> collectives;  // newest of each group, oldest first
   // From the kernel, by two looks.
-  char state = '?';         // of its main thread, as in /proc/PID/stat; 'T' stopped, 't' traced
-  int stopped_by = 0;       // the signal that stopped it; 0: unknown
+  char state = '?';    // of its main thread, as in /proc/PID/stat; 'T' stopped, 't' traced
+  int stopped_by = 0;  // the signal that stopped it; 0: unknown
+  // The pid of a child that a signal stopped, such as a DataLoader's worker; 0: none.
+  int32_t stopped_child = 0;
   Duration watched;         // between the looks
   Duration cpu;             // CPU time meanwhile, of all its threads
   bool moved = false;       // meanwhile bytes were read or written, or a system call returned

@@ -120,7 +120,12 @@ def lock_file(path: Path) -> None:
         fcntl.flock(file, fcntl.LOCK_EX)
 
 
-IN_LOADER: dict[str, Callable[[Path], None]] = {"fifo": read_fifo, "flock": lock_file}
+def stop_worker(_path: Path) -> None:
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+IN_LOADER: dict[str, Callable[[Path], None]] = {
+    "fifo": read_fifo, "flock": lock_file, "worker": stop_worker}
 
 
 # ---- in forward ----

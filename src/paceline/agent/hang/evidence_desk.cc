@@ -176,6 +176,7 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
     evidence.moved = last.bytes != first[i].bytes;
     evidence.is_pressed = is_pressed;
     evidence.waits_in = last.waits_in;
+    evidence.stopped_child = last.stopped_child;
     evidence.stack = stacks[i].frames;
     evidence.no_stack = stacks[i].problem;
     node.ranks.push_back(std::move(evidence));

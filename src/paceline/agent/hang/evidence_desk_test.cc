@@ -130,6 +130,23 @@ TEST(ProcessLook, AFileThatAChildWaitsForIsWhatItsParentWaitsFor) {
   EXPECT_EQ(30u, look.bytes);
 }
 
+TEST(ProcessLook, NamesAStoppedChild) {
+  const TestDir dir;
+  const auto add = [&dir](int pid, char state) {
+    const std::string folder = Concat(dir.path(), "/", pid);
+    std::filesystem::create_directories(Concat(folder, "/task/", pid));
+    std::ofstream(folder + "/stat")
+        << pid << " (x) " << state << " 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 99 0";
+  };
+  add(7, 'S');
+  add(8, 'S');
+  add(9, 'T');
+  std::ofstream(dir.path() + "/7/task/7/children") << "8 ";
+  EXPECT_EQ(0, LookAt({7, 99}, dir.path()).stopped_child);
+  std::ofstream(dir.path() + "/7/task/7/children") << "8 9 ";
+  EXPECT_EQ(9, LookAt({7, 99}, dir.path()).stopped_child);
+}
+
 TEST(ProcessLook, TellsAHostWithoutFreeProcessors) {
   const TestDir dir;
   EXPECT_FALSE(IsHostPressed(dir.path()));  // a kernel without PSI
@@ -154,6 +171,21 @@ TEST(StackSampler, TakesTheMainThreadsFramesInnermostFirst) {
   EXPECT_EQ("", sample.problem);
   ASSERT_EQ(2u, sample.frames.size());
   EXPECT_EQ((StackFrame{"/u/train.py", 41, "forward"}), sample.frames[0]);
+}
+
+TEST(StackSampler, OfADeepStackTheScriptsLineIsKept) {
+  std::string frames;
+  for (int i = 1; i <= 40; ++i) {
+    const char* file = i == 30 ? "/u/train.py" : "/usr/lib/python3.11/queues.py";
+    Append(&frames, i > 1 ? "," : "", R"({"name": "f", "filename": ")", file, R"(", "line": )", i,
+           "}");
+  }
+  const StackSample sample =
+      ParseStacks(Concat(R"([{"os_thread_id": 9, "frames": [)", frames, "]}]"), 9);
+  ASSERT_EQ(9u, sample.frames.size());
+  EXPECT_EQ(1u, sample.frames[0].line);
+  EXPECT_EQ(8u, sample.frames[7].line);
+  EXPECT_EQ((StackFrame{"/u/train.py", 30, "f"}), sample.frames[8]);
 }
 
 TEST(StackSampler, WhatIsNoAnswerIsAProblem) {

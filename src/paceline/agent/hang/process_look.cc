@@ -144,6 +144,7 @@ void AddChildren(const std::string& folder, const std::string& proc_root, Proces
     const ProcessStat stat = ReadStat(*child, proc_root);
     look->cpu = look->cpu + Ticks(stat.cpu_ticks);
     look->bytes += BytesOf(its_folder);
+    if (stat.state == 'T' && look->stopped_child == 0) look->stopped_child = *child;
     if (!Sleeps(look->state) || !Sleeps(stat.state) || IsFileCall(look->waits_in)) continue;
     const std::string call = CallText(its_folder);
     if (IsFileCall(call)) look->waits_in = call + ", in a child process";

@@ -2,6 +2,8 @@
 
 // A snapshot of what a process is doing, from /proc.
 
+#include <sys/types.h>
+
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -21,6 +23,8 @@ struct ProcessLook {
   // "read of /data/train.bin", "a lock"; empty if it runs or is unknown. If a child waits for a
   // file, so does the process: "read of /data/train.bin, in a child process".
   std::string waits_in;
+  // A child that a signal stopped, such as a DataLoader's worker; 0: none.
+  pid_t stopped_child = 0;
 };
 
 // Checks `process` after the look, so that a later process with the same pid is not reported.

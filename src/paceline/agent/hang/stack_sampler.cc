@@ -4,7 +4,9 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <utility>
 
 #include "paceline/base/file_text.h"
@@ -12,12 +14,15 @@
 #include "paceline/base/json_field.h"
 #include "paceline/base/spawn.h"
 #include "paceline/base/text.h"
+#include "paceline/diagnose/scene.h"
 
 namespace paceline::agent {
 namespace {
 
 constexpr size_t kOutputMax = 1 << 20;
 constexpr size_t kProblemMax = 200;
+constexpr size_t kFramesReadMax = 512;
+constexpr ptrdiff_t kScriptFrames = 4;
 constexpr std::string_view kName = "py-spy";
 
 bool IsProgram(const std::string& path) { return ::access(path.c_str(), X_OK) == 0; }
@@ -45,17 +50,32 @@ bool Await(const SpawnedProcess& process, Duration patience) {
   return has_ended;
 }
 
+// The innermost frames. If none of them is of the script, its innermost ones take the last places:
+// a wait for a loader's worker is 18 frames deep in Python and torch.
+std::vector<StackFrame> Shortened(std::vector<StackFrame> frames) {
+  if (frames.size() <= kStackFramesMax) return frames;
+  const auto end = frames.begin() + static_cast<ptrdiff_t>(kStackFramesMax);
+  if (std::any_of(frames.begin(), end, diagnose::IsOfScript)) {
+    return std::vector<StackFrame>(frames.begin(), end);
+  }
+  const auto kept = end - kScriptFrames;
+  std::vector<StackFrame> shortened(frames.begin(), kept);
+  std::copy_if(kept, frames.end(), std::back_inserter(shortened), diagnose::IsOfScript);
+  if (shortened.size() > kStackFramesMax) shortened.resize(kStackFramesMax);
+  return shortened;
+}
+
 std::vector<StackFrame> FramesOf(const nlohmann::json& thread) {
   std::vector<StackFrame> frames;
   const auto found = thread.find("frames");
   if (found == thread.end() || !found->is_array()) return frames;
   for (const nlohmann::json& frame : *found) {
-    if (!frame.is_object() || frames.size() == kStackFramesMax) break;
+    if (!frame.is_object() || frames.size() == kFramesReadMax) break;
     frames.push_back({.file = JsonText(frame, "filename"),
                       .line = JsonInt<uint32_t>(frame, "line"),
                       .function = JsonText(frame, "name")});
   }
-  return frames;
+  return Shortened(std::move(frames));
 }
 
 }  // namespace

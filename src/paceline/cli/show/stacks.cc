@@ -54,6 +54,8 @@ std::string StackPhaseOf(const RankEvidence& seen) {
 std::string StackHeadOf(const RankEvidence& seen) {
   std::string head(StackStateName(seen.state));
   if (!seen.waits_in.empty()) Append(&head, " in ", seen.waits_in);
+  if (seen.stopped_child != 0)
+    Append(&head, ", its child process ", seen.stopped_child, " stopped");
   const std::string phase = StackPhaseOf(seen);
   return phase.empty() ? head : Concat(head, ", ", phase);
 }
@@ -112,6 +114,7 @@ std::string StacksJson(const JobPlace& place, const std::vector<RankStack>& stac
     rank["state"] = StackStateName(one.seen.state);
     rank["phase"] = StackPhaseOf(one.seen);
     rank["waits_in"] = one.seen.waits_in;
+    rank["stopped_child"] = one.seen.stopped_child;
     rank["frames"] = nlohmann::ordered_json::array();
     for (const StackFrame& frame : one.seen.stack) {
       rank["frames"].push_back(

@@ -33,6 +33,7 @@ std::string DoingText(const RankFacts& rank) {
   const RankEvidence& evidence = rank.evidence;
   if (IsBusy(evidence)) return Concat("is busy", WhereText(evidence));
   std::string text = Concat("does not go on", WhereText(evidence));
+  if (evidence.stopped_child != 0) return Concat(text, "; ", StoppedChildText(evidence));
   if (!evidence.waits_in.empty()) Append(&text, "; it waits in ", evidence.waits_in);
   return text;
 }

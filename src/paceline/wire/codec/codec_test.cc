@@ -197,6 +197,7 @@ class Draw {
                       .phase_longest = Time(),
                       .state = Flag() ? 'T' : '?',
                       .stopped_by = static_cast<int>(Small()),
+                      .stopped_child = static_cast<int32_t>(Small()),
                       .watched = Time(),
                       .cpu = Time(),
                       .moved = Flag(),
