@@ -84,11 +84,16 @@ void OnStopRequested(Turn& turn, const StopRequested& event) {
   } else if (again) {
     reason = state.final_reason;  // if the job is already ending by itself, its reason stays
   }
+  // A person often stops a job because it hangs.
+  std::vector<RecordSeq> causes;
+  const RecordSeq hang = turn.watch().hang.told_seq;
+  if (hang.value() != 0) causes.push_back(hang);
   turn.Emit(StopDecided{.exit_code = again ? state.exit_code : event.exit_code,
                         .grace = grace,
                         .reason = std::move(reason),
                         .is_asked = true,
-                        .signal = asked_before ? state.stop_signal : event.signal});
+                        .signal = asked_before ? state.stop_signal : event.signal},
+            std::move(causes));
 }
 
 void ResumeEnded(Turn& turn) {

@@ -249,8 +249,11 @@ struct NodeLink {
 
 // Volatile: the state of the questions about a world with a quiet rank.
 struct HangWatch {
-  uint64_t round = 0;     // of the newest question
-  bool is_asked = false;  // waiting for answers
+  uint64_t round = 0;  // of the newest question
+  // The newest recorded verdict on which nothing was done, while the hang lasts; 0: none.
+  RecordSeq told_seq;
+  std::vector<Rank> told_ranks;  // its culprits
+  bool is_asked = false;         // waiting for answers
   Instant asked_at;
   Instant look_at = Instant::Max();  // when to ask again; Max: no rank is quiet
   std::map<NodeId, NodeEvidence> answers;

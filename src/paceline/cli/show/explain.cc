@@ -144,6 +144,36 @@ void AddFaults(const std::vector<JobEvent>& events, Explanation* explanation) {
   }
 }
 
+// The verdict on a hang that this incident began with or ended.
+std::optional<JobEvent> HangOf(const std::vector<JobEvent>& events, const Explanation& why) {
+  if (why.event.kind == "hang_judged") return why.event;
+  std::vector<JobEvent> known = why.evidence;
+  // The end of a job names no cause.
+  for (const JobEvent& event : events) {
+    const bool is_its_stop = why.event.kind == "job_finished" && event.kind == "stop_decided";
+    if (is_its_stop && event.seq < why.event.seq) known = EvidenceOf(events, event);
+  }
+  std::optional<JobEvent> hang;
+  for (const JobEvent& cause : known) {
+    if (cause.kind == "hang_judged") hang = cause;
+  }
+  return hang;
+}
+
+// "Then rank 1 on a failed: SIGTERM." or "Then the job stops with exit code 143: …"; "" if the
+// verdict itself ended the hang, or nothing has yet.
+std::string EndOfHang(const Explanation& why) {
+  if (!why.hang.has_value() || DetailOf(*why.hang, "acts") != "false") return "";
+  if (why.first_fault.has_value()) return Concat("Then ", why.first_fault->sentence, ".");
+  std::vector<JobEvent> ends = why.outcome;
+  ends.insert(ends.begin(), why.event);
+  for (const JobEvent& event : ends) {
+    const bool is_end = event.kind == "stop_decided" || event.kind == "job_finished";
+    if (is_end) return Concat("Then the job ", event.sentence, ".");
+  }
+  return "";
+}
+
 // "train.py:31" of "ValueError: bad batch (train.py:31)"; "" without a place.
 std::string_view PlaceIn(std::string_view headline) {
   const size_t open = headline.rfind('(');
@@ -264,10 +294,8 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
   if (explanation.first_fault.has_value()) {
     explanation.tried = TriedBefore(events, *event, explanation.evidence);
   }
-  for (const JobEvent& cause : explanation.evidence) {
-    if (cause.kind == "hang_judged") explanation.hang = cause;
-  }
-  if (event->kind == "hang_judged") explanation.hang = *event;
+  explanation.hang = HangOf(events, explanation);
+  explanation.hang_end = EndOfHang(explanation);
   // The causes of a failure are the world in which it happened, from before the incident.
   const auto begin =
       std::find_if_not(explanation.evidence.begin(), explanation.evidence.end(), EndsAnIncident);

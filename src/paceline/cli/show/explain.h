@@ -14,11 +14,12 @@
 namespace paceline::cli {
 
 struct Explanation {
-  wire::JobEvent event;                       // the event to explain
-  std::vector<wire::JobEvent> evidence;       // events that led to it, oldest first
-  std::vector<wire::JobEvent> outcome;        // events that it led to, until training went on
-  std::vector<wire::JobEvent> tried;          // earlier decisions that brought no progress
-  std::optional<wire::JobEvent> hang;         // the verdict, if the incident was a hang
+  wire::JobEvent event;                  // the event to explain
+  std::vector<wire::JobEvent> evidence;  // events that led to it, oldest first
+  std::vector<wire::JobEvent> outcome;   // events that it led to, until training went on
+  std::vector<wire::JobEvent> tried;     // earlier decisions that brought no progress
+  std::optional<wire::JobEvent> hang;    // the verdict, if the incident was a hang
+  std::string hang_end;  // what ended that hang, if paceline only named it: a signal, a stop
   std::optional<wire::JobEvent> first_fault;  // the failed rank among the evidence, if any
   uint32_t follow_ons = 0;       // failures after the first, before the new world: not the cause
   std::optional<Duration> cost;  // from the first evidence until training went on

@@ -298,6 +298,51 @@ TEST(Explain, AReasonIsToldOnce) {
   EXPECT_EQ(told.Shorten(finished), finished.sentence);
 }
 
+// A hang that was only named, and what ended it.
+std::vector<JobEvent> NamedHang() {
+  return {Event(1, "world_formed", {}), Event(2, "hang_judged", {1}, {{"acts", "false"}})};
+}
+
+TEST(Explain, AHangThatWasNamedIsToldAfterTheJobWasStopped) {
+  for (const char* code : {"0", "143"}) {
+    std::vector<JobEvent> events = NamedHang();
+    events.push_back(Event(3, "stop_decided", {2}, {{"exit_code", code}}));
+    events.push_back(Event(4, "job_finished", {}, {{"exit_code", code}}));
+    events[2].sentence = "stops with exit code 143: SIGTERM";
+    const auto why = Explain(events, *LastIncident(events), "runs/a");
+    ASSERT_TRUE(why->hang.has_value()) << code;
+    EXPECT_EQ(why->hang->seq, 2U);
+    EXPECT_EQ(why->hang_end, "Then the job stops with exit code 143: SIGTERM.");
+  }
+}
+
+TEST(Explain, AHangThatWasNamedIsToldIfTheJobEndsOtherwiseThanItStopped) {
+  std::vector<JobEvent> events = NamedHang();
+  events.push_back(Event(3, "stop_decided", {2}, {{"exit_code", "0"}}));
+  events.push_back(Event(4, "job_finished", {}, {{"exit_code", "11"}}));
+  ASSERT_EQ(LastIncident(events), 4U);
+  const auto why = Explain(events, 4, "runs/a");
+  ASSERT_TRUE(why->hang.has_value());
+  EXPECT_EQ(why->hang_end, "Then the job event 4.");
+}
+
+TEST(Explain, AHangThatWasNamedIsToldAfterItsRankWasEnded) {
+  std::vector<JobEvent> events = NamedHang();
+  events.push_back(Event(3, "rank_failed", {1, 2}, {{"charged", "true"}, {"how", "signaled"}}));
+  events.push_back(Event(4, "recovery_decided", {3}, {{"rung", "restart process"}}));
+  const auto why = Explain(events, *LastIncident(events), "runs/a");
+  ASSERT_TRUE(why->hang.has_value());
+  EXPECT_EQ(why->hang_end, "Then event 3.");
+}
+
+TEST(Explain, AHangThatPacelineEndedItselfHasNoOtherEnd) {
+  std::vector<JobEvent> events = NamedHang();
+  events[1].details["acts"] = "true";
+  events.push_back(Event(3, "rank_failed", {2}, {{"charged", "true"}}));
+  events.push_back(Event(4, "recovery_decided", {3}, {{"rung", "restart process"}}));
+  EXPECT_EQ(Explain(events, 4, "runs/a")->hang_end, "");
+}
+
 TEST(Explain, HostileCausesEnd) {
   const auto why =
       Explain({Event(1, "rank_failed", {1, 2, 99}), Event(2, "rank_failed", {1})}, 2, "runs/a");

@@ -85,6 +85,7 @@ std::string WhyJson(const JobPlace& place, const Explanation& why, const std::st
 // The verdict, and what followed: "… Restart process: training again after 0.6 s."
 std::string HangText(const Explanation& why) {
   std::string text = why.hang->sentence;
+  if (!why.hang_end.empty()) text += " " + why.hang_end;
   const std::string rung = DetailOf(why.event, "rung");
   if (!rung.empty()) {
     text += " " + std::string(1, static_cast<char>(std::toupper(rung.front()))) + rung.substr(1);

@@ -75,7 +75,11 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
                        .culprits = verdict.culprits,
                        .lines = verdict.lines},
             {turn.state().world_seq});
-  if (!acts) return;
+  if (!acts) {
+    turn.watch().hang.told_seq = turn.state().last_seq;
+    turn.watch().hang.told_ranks = verdict.culprits;
+    return;
+  }
   MARK("hung rank fails");
   ExitCause cause;
   cause.kind = ExitCause::Kind::kHung;
@@ -124,6 +128,8 @@ bool NoteHang(Turn& turn) {
     hang.is_asked = false;
     hang.look_at = Instant::Max();
     hang.told.clear();
+    hang.told_seq = RecordSeq();
+    hang.told_ranks.clear();
     return false;
   }
   if (!hang.is_asked) {

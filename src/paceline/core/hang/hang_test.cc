@@ -187,6 +187,56 @@ TEST_F(HangTest, ToldOnceAndAskedAgainLater) {
   EXPECT_EQ(1u, Facts<RankFailed>().size());
 }
 
+std::vector<RecordSeq> CausesOfLast(const std::vector<Record>& records, const auto& is_wanted) {
+  std::vector<RecordSeq> causes;
+  for (const Record& record : records) {
+    if (is_wanted(record.fact)) causes = record.causes;
+  }
+  return causes;
+}
+
+// `paceline why` tells of the hang by that cause.
+TEST_F(HangTest, AStopNamesTheHangThatItEnds) {
+  const auto is_stop = [](const Fact& fact) { return std::holds_alternative<StopDecided>(fact); };
+  for (const bool lasts : {true, false}) {
+    records_.clear();
+    Begin();
+    Beat(true);
+    const uint64_t round = asked_.back().round;
+    Answer(1, Duration::Seconds(5), round, 'S');
+    Answer(2, Duration::Seconds(5), round, 'S');
+    ASSERT_EQ(1u, Facts<HangJudged>().size());
+    const RecordSeq judged = records_.back().seq;
+    if (!lasts) Beat(false);
+    Take(job_.Step(now_, StopRequested{.why = "SIGTERM", .grace = Duration(), .exit_code = 143}));
+    EXPECT_EQ(lasts ? std::vector{judged} : std::vector<RecordSeq>(),
+              CausesOfLast(records_, is_stop));
+  }
+}
+
+TEST_F(HangTest, ASignalThatEndsANamedRankHasTheHangAsACause) {
+  Beat(true);
+  Answer(1, Duration::Seconds(5), 1, 'S');
+  Answer(2, Duration::Seconds(5), 1, 'S');
+  const RecordSeq judged = records_.back().seq;
+  RankReport rank;
+  rank.generation = job_.state().generation;
+  rank.rank = Rank(2);
+  rank.local_rank = 0;
+  rank.pid = 100;
+  rank.state = RankReport::State::kExited;
+  rank.exit.kind = ExitCause::Kind::kSignaled;
+  rank.exit.code = 15;
+  Take(job_.Step(now_, NodeReported{.node = NodeId(2),
+                                    .connection = ConnectionId(2),
+                                    .generation = job_.state().generation,
+                                    .store_port = port_++,
+                                    .ranks = {rank}}));
+  ASSERT_EQ(1u, Facts<RankFailed>().size());
+  const auto is_failure = [](const Fact& fact) { return std::holds_alternative<RankFailed>(fact); };
+  EXPECT_EQ(judged, CausesOfLast(records_, is_failure).back());
+}
+
 TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
   spec_.only_tells_hangs = true;
   Begin();

@@ -163,7 +163,13 @@ void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
       failure.cause.headline += "; " + early;
     }
   }
-  turn.Emit(std::move(failure), {turn.state().world_seq});
+  const HangWatch& hang = turn.watch().hang;
+  std::vector<RecordSeq> causes = {turn.state().world_seq};
+  // Somebody ended the rank that was named for a hang.
+  const bool is_named =
+      std::find(hang.told_ranks.begin(), hang.told_ranks.end(), rank.rank) != hang.told_ranks.end();
+  if (is_named && rank.exit.kind == ExitCause::Kind::kSignaled) causes.push_back(hang.told_seq);
+  turn.Emit(std::move(failure), std::move(causes));
 }
 
 void Recount(bool now, bool& flag, uint32_t& count) {
