@@ -81,7 +81,7 @@ def begin(birth: Birth) -> None:
             first=learner.write if learner is not None else None,
             began_at=session.began_at,
         )
-        watch_trainers(session.began_at)
+        watch_trainers(session.began_at, session.ends_at)
         watch_files(session.file_saved)
         if ring is not None:
             watch_start(ring, launch.world_size)

@@ -59,7 +59,13 @@ def restart() -> None:
     _session, _opened, _known = None, False, None
 
 
-def step(n: int, loss: float | None = None, grad_norm: float | None = None) -> None:
+def step(
+    n: int,
+    loss: float | None = None,
+    grad_norm: float | None = None,
+    *,
+    total: int | None = None,
+) -> None:
     """Report that step `n` of the whole training is done: `pl.step(1200, loss=0.31)`.
 
     A loss or a norm of the gradients that is NaN, infinite or far above the last ones is reported
@@ -69,9 +75,11 @@ def step(n: int, loss: float | None = None, grad_norm: float | None = None) -> N
         n: the step, 0 or more, counted over the whole training.
         loss: of that step, if it is to be watched.
         grad_norm: the norm of that step's gradients, if it is to be watched.
+        total: the number of steps of the whole training, if it is known. `paceline status` then
+            shows what is left. A Trainer's own number is known without this.
 
     Raises:
-        ArgumentError: `n` is no step, or `loss` or `grad_norm` no number.
+        ArgumentError: `n` or `total` is no step, or `loss` or `grad_norm` no number.
     """
     n = _whole("step", n)
     if loss is not None and type(loss) is not float:
@@ -80,6 +88,8 @@ def step(n: int, loss: float | None = None, grad_norm: float | None = None) -> N
         grad_norm = _loss("grad_norm", grad_norm)
     current = session()
     if current is not None:
+        if total is not None:
+            current.ends_at(_whole("step", total, "total"))
         if loss is None and grad_norm is None:
             current.step(n)
         else:
@@ -130,13 +140,13 @@ def phase(name: str) -> "AbstractContextManager[None]":
     return phases.NOTHING if own is None else own.within(numbers[name])
 
 
-def _whole(call: str, n: object) -> int:
+def _whole(call: str, n: object, name: str = "n") -> int:
     """`n` as an int. Runs in each step, so `arguments` is imported only for unusual types."""
     if type(n) is int and 0 <= n < 2**53:
         return n
     from paceline._base import arguments
 
-    return arguments.count(f"paceline.{call}", "n", n, least=0)
+    return arguments.count(f"paceline.{call}", name, n, least=0)
 
 
 def is_managed() -> bool:

@@ -31,6 +31,7 @@ nanobind::dict SlotDict(const SlotReading& slot) {
   out["loss"] = slot.loss;
   out["saved_step"] = slot.saved_step;
   out["saved_files"] = slot.saved_files;
+  out["steps_total"] = slot.steps_total;
   out["flags"] = slot.flags;
   out["entered_monotonic_ns"] = slot.entered_monotonic_ns;
   out["first_step_monotonic_ns"] = slot.first_step_monotonic_ns;

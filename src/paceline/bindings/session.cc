@@ -24,6 +24,7 @@ void BindSession(nanobind::module_& module) {
            nanobind::arg("grad_norm").none() = nanobind::none())
       .def("count_step", &Session::CountStep)
       .def("began_at", &Session::BeganAt, nanobind::arg("step"))
+      .def("ends_at", &Session::EndsAt, nanobind::arg("steps"))
       .def("saved", &Session::Saved, nanobind::arg("step"))
       .def("file_saved", &Session::FileSaved)
       .def("entered", &Session::Entered)

@@ -89,6 +89,10 @@ void Session::BeganAt(int64_t step) {
   slot_->flags.store(flags | kSlotStepIsOwn, kRelease);
 }
 
+void Session::EndsAt(int64_t steps) {
+  slot_->steps_total.store(static_cast<uint64_t>(std::max<int64_t>(0, steps)), kRelaxed);
+}
+
 void Session::FileSaved() { slot_->saved_files.fetch_add(1, kRelease); }
 
 void Session::Saved(int64_t step) {

@@ -37,6 +37,8 @@ class Session {
   // The optimizer's own step count was `step` when this attempt began, so counting continues from
   // there. Ignored after Step and after the first step.
   void BeganAt(int64_t step);
+  // The whole training has `steps` steps. Less than 1: that is not known.
+  void EndsAt(int64_t steps);
   // A checkpoint of step `step` is complete.
   void Saved(int64_t step);
   // The script has written a checkpoint of its own to a path.

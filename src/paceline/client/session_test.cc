@@ -91,6 +91,16 @@ TEST_F(SessionTest, TheFirstStepIsKnownOnceTheScriptSaysANumber) {
   EXPECT_EQ(20u + 1, Read().first_step);
 }
 
+TEST_F(SessionTest, ATrainingMayHaveAKnownNumberOfSteps) {
+  Begin(3);
+  auto session = OpenSession(3);
+  EXPECT_EQ(0u, Read().steps_total);
+  session->EndsAt(1200);
+  EXPECT_EQ(1200u, Read().steps_total);
+  session->EndsAt(-1);
+  EXPECT_EQ(0u, Read().steps_total);
+}
+
 TEST_F(SessionTest, LowerStepIsNoProgress) {
   Begin(3);
   auto session = OpenSession(3);

@@ -180,6 +180,9 @@ void EventLoop::Fold(const core::Record& record) {
 void EventLoop::Step(const core::Event& event) {
   const Instant now = clock_.Now();
   core::Actions actions = job_.Step(now, event);
+  pace_.Note(now, {.generation = job_.state().generation,
+                   .step = job_.world_step(),
+                   .step_count = job_.step_count()});
   const Duration took = clock_.Now() - now;
   counters_.step_time += took;
   counters_.step_time_max = std::max(counters_.step_time_max, took);
@@ -205,6 +208,8 @@ wire::JobStatus EventLoop::Status() const {
   wire::JobStatus status = MakeJobStatus(job_, now,
                                          {.pid = getpid(),
                                           .goodput = goodput_.Share(now),
+                                          .steps_per_second = pace_.PerSecond(),
+                                          .since_step = pace_.SinceLast(now),
                                           .created_at = created_at_,
                                           .journal = journal_state_,
                                           .durable = executor_.durable(),

@@ -22,6 +22,7 @@
 #include "paceline/master/report/event_row.h"
 #include "paceline/master/report/metrics.h"
 #include "paceline/master/report/status.h"
+#include "paceline/master/report/step_pace.h"
 #include "paceline/master/report/summary.h"
 #include "paceline/master/stack_desk.h"
 #include "paceline/master/succession/copy_desk.h"
@@ -102,6 +103,7 @@ class EventLoop {
   core::PaceDesk pace_desk_;
   NodeNames names_;
   core::GoodputLedger goodput_;
+  StepPace pace_;
   Counters counters_;
   std::string journal_state_ = "ok";
   Instant created_at_;

@@ -45,6 +45,7 @@ struct RankReport {
   // at the start of this attempt; -1 = none.
   int64_t step = -1;
   int64_t step_count = 0;    // optimizer steps of this attempt, counted by the hook
+  int64_t steps_total = 0;   // steps of the whole training, 0 = not known
   int64_t saved_step = -1;   // newest checkpoint reported by pl.saved()
   uint32_t saved_files = 0;  // checkpoints that the script wrote to paths in this attempt
   double loss = 0;           // meaningful when has_loss

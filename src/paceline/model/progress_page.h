@@ -110,12 +110,14 @@ struct alignas(64) PageSlot {
   std::atomic<double> usual_value;  // the median before it; NaN = not known
   uint64_t reserved5[3];
 
-  uint64_t reserved6[24];
+  // Steps of the whole training, if they are known. Writer: the rank.
+  std::atomic<uint64_t> steps_total;  // 0: not known
+  uint64_t reserved6[23];
 };
 static_assert(sizeof(PageSlot) == kPageSlotBytes);
 static_assert(offsetof(PageSlot, state) == 64 && offsetof(PageSlot, step_count) == 128);
 static_assert(offsetof(PageSlot, writer_pid) == 192 && offsetof(PageSlot, port_taken) == 224);
-static_assert(offsetof(PageSlot, bad_losses) == 256);
+static_assert(offsetof(PageSlot, bad_losses) == 256 && offsetof(PageSlot, steps_total) == 320);
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<double>::is_always_lock_free);
 static_assert(sizeof(std::atomic<double>) == 8 && sizeof(std::atomic<SlotState>) == 4);
@@ -142,6 +144,7 @@ struct SlotReading {
   uint64_t flags = 0;
   uint64_t saved_files = 0;
   uint64_t first_step = 0;
+  uint64_t steps_total = 0;
   int64_t entered_monotonic_ns = 0;
   int64_t first_step_monotonic_ns = 0;
   int64_t error_monotonic_ns = 0;
@@ -187,9 +190,10 @@ inline uint64_t ClearSlot(PageSlot& slot) {
   const uint64_t former = slot.attempt.load(kRelaxed) & ~kAttemptPreparing;
   slot.attempt.store(former | kAttemptPreparing, kRelaxed);
   std::atomic_thread_fence(std::memory_order_release);
-  for (auto* word : {&slot.generation, &slot.start_time_ticks, &slot.exit_recorded,
-                     &slot.maxrss_kib, &slot.step_count, &slot.flags, &slot.saved_files,
-                     &slot.first_step, &slot.port_taken, &slot.bad_losses, &slot.bad_kind}) {
+  for (auto* word :
+       {&slot.generation, &slot.start_time_ticks, &slot.exit_recorded, &slot.maxrss_kib,
+        &slot.step_count, &slot.flags, &slot.saved_files, &slot.first_step, &slot.port_taken,
+        &slot.bad_losses, &slot.bad_kind, &slot.steps_total}) {
     word->store(0, kRelaxed);
   }
   for (auto* word : {&slot.pid, &slot.spawn_monotonic_ns, &slot.exit_monotonic_ns,
@@ -290,6 +294,7 @@ inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
   r.flags = slot.flags.load(kRelaxed);
   r.saved_files = slot.saved_files.load(kRelaxed);
   r.first_step = slot.first_step.load(kRelaxed);
+  r.steps_total = slot.steps_total.load(kRelaxed);
   r.entered_monotonic_ns = slot.entered_monotonic_ns.load(kRelaxed);
   r.first_step_monotonic_ns = slot.first_step_monotonic_ns.load(kRelaxed);
   r.error_monotonic_ns = slot.error_monotonic_ns.load(kRelaxed);

@@ -223,9 +223,12 @@ struct JobStatus {
   uint32_t failures = 0;  // charged ones
   int64_t step = -1;      // highest known step: absolute if the script reports it, else counted
   std::optional<double> loss;
-  double goodput = 0;   // share of the time since the first world with new steps
-  Duration age;         // since the job was created
-  std::string journal;  // "ok", or why decisions are delayed
+  double goodput = 0;                  // share of the time since the first world with new steps
+  double steps_per_second = 0;         // of the last minute; 0: not known
+  std::optional<Duration> since_step;  // since the last step; none: not known
+  int64_t steps_total = 0;             // of the whole training; 0: not known
+  Duration age;                        // since the job was created
+  std::string journal;                 // "ok", or why decisions are delayed
   uint64_t last_seq = 0;
   std::optional<int> exit_code;  // if finished
   std::string final_reason;

@@ -116,7 +116,7 @@ elif kind == "absolute":
     optimizer = torch.optim.SGD(params, lr=0.1)
     for n in range(100, 107):
         train(optimizer, 1)
-        pl.step(n, loss=0.25 * n)
+        pl.step(n, loss=0.25 * n, total=900)
     pl.saved(105)
 elif kind == "resumed":
     optimizer = torch.optim.AdamW(params, lr=0.1)
@@ -205,6 +205,7 @@ def test_absolute_steps_loss_and_checkpoint(torched: Starter) -> None:
     slot = torched.slot()
     assert (slot["step"], slot["loss"], slot["saved_step"]) == (106, 26.5, 105)
     assert slot["flags"] == 1 | 2 | 8
+    assert slot["steps_total"] == 900
 
 
 def test_steps_go_on_from_the_step_of_a_loaded_optimizer(torched: Starter) -> None:

@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <limits>
 #include <string_view>
 
 #include "paceline/base/file_text.h"
@@ -106,6 +108,8 @@ RankReport ReportOf(const SlotReading& reading) {
   if ((reading.flags & (kSlotStepIsAbsolute | kSlotStepIsOwn)) != 0) report.step = reading.step;
   report.saved_files = static_cast<uint32_t>(reading.saved_files);
   report.saved_step = reading.saved_step;
+  report.steps_total = static_cast<int64_t>(
+      std::min<uint64_t>(reading.steps_total, std::numeric_limits<int64_t>::max()));
   report.has_loss = (reading.flags & kSlotLossTold) != 0;
   if (report.has_loss) report.loss = reading.loss;
   report.bad_loss = BadLossOf(reading);

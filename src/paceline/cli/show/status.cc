@@ -4,6 +4,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/base/json.h"
+#include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
@@ -96,6 +97,31 @@ void PrintCheckpoints(Output& out, const wire::CheckpointStatus& status) {
   out.DataLine("  " + out.Painted(Paint::kYellow, "checkpoints: " + Visible(status.problem)));
 }
 
+// "  8.1 steps/s  last step 200 ms ago  900 of 1200 steps left, about 1 min 51 s"; "" if no step is
+// known.
+std::string PaceText(const wire::JobStatus& status) {
+  if (status.phase != "running") return "";
+  std::string text;
+  const double pace = status.steps_per_second;
+  if (pace > 0) {
+    // Slow steps are told by their time: "12.5 s a step".
+    text += pace >= 1 ? "  " + FixedText(pace, 1) + " steps/s"
+                      : "  " + FixedText(1 / pace, 1) + " s a step";
+  }
+  if (status.since_step.has_value()) {
+    text += "  last step " + ToString(*status.since_step) + " ago";
+  }
+  const int64_t left = status.steps_total - status.step;
+  if (status.steps_total <= 0 || status.step < 0 || left < 0) return text;
+  text += "  " + std::to_string(left) + " of " + std::to_string(status.steps_total) + " steps left";
+  constexpr double kYear = 365.0 * 24 * 3600;
+  const double seconds = pace > 0 ? static_cast<double>(left) / pace : kYear;
+  if (seconds < kYear) {
+    text += ", about " + ToString(Duration::Seconds(static_cast<int64_t>(seconds)));
+  }
+  return text;
+}
+
 // For a host that joined: it has no journal, so it shows of an ended job only the end.
 void PrintEnd(Output& out, const wire::JobStatus& status) {
   out.DataLine(Concat(Visible(status.job_id), "  ", out.Painted(PaintOf(status), status.phase)));
@@ -123,6 +149,7 @@ void Print(Output& out, const wire::JobStatus& status) {
                                    : std::string("  no master answers: this is from the journal");
   }
   out.DataLine(facts);
+  if (const std::string pace = PaceText(status); !pace.empty()) out.DataLine(pace);
   if (status.journal != "ok" && !status.journal.empty()) {
     out.DataLine("  " + out.Painted(Paint::kYellow, "journal: " + Visible(status.journal)));
   }

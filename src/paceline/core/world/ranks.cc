@@ -214,6 +214,7 @@ void TakeRank(Turn& turn, NodeId node, const RankReport& rank) {
   const bool was_known = known != link.ranks.end();
   if (was_known && known->second.saved_step != rank.saved_step) watch.dirty = true;
   watch.step = std::max(watch.step, rank.step);
+  watch.world_step = std::max(watch.world_step, rank.step);
   watch.step_count = std::max(watch.step_count, rank.step_count);
   watch.saved_files = std::max(watch.saved_files, rank.saved_files);
   if (was_known && rank.saved_files > known->second.saved_files) {
@@ -451,6 +452,7 @@ void ResetWorldWatch(Turn& turn) {
   watch.quiet_ranks = 0;
   watch.hang = HangWatch{.round = watch.hang.round};
   watch.step_count = 0;
+  watch.world_step = -1;
   watch.saved_files = 0;
   watch.filed_at = Instant();
   watch.filed_step_count = 0;

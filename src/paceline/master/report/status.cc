@@ -136,6 +136,8 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
   status.restart_count = state.restart_count;
   status.failures = state.budget.charged_failures;
   status.goodput = host.goodput;
+  status.steps_per_second = host.steps_per_second;
+  status.since_step = host.since_step;
   status.age = std::max(Duration(), now - host.created_at);
   status.journal = host.journal;
   status.last_seq = host.durable.value();
@@ -146,7 +148,12 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
   for (const auto& [id, node] : state.nodes) {
     wire::NodeStatus& added = status.nodes.emplace_back(ToStatus(node, state));
     const auto link = job.links().find(id);
-    if (link != job.links().end()) AddLink(link->second, now, &added);
+    if (link == job.links().end()) continue;
+    AddLink(link->second, now, &added);
+    for (const auto& [local_rank, rank] : link->second.ranks) {
+      const bool is_of_world = rank.generation.value() == status.generation;
+      if (is_of_world) status.steps_total = std::max(status.steps_total, rank.steps_total);
+    }
   }
   status.excluded_hosts = state.excluded;
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);

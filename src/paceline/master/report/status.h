@@ -3,6 +3,7 @@
 // The job's status for `paceline status` and for metrics.
 
 #include <map>
+#include <optional>
 #include <string>
 
 #include "paceline/core/job.h"
@@ -14,6 +15,8 @@ namespace paceline::master {
 struct HostView {
   int32_t pid = 0;
   double goodput = 0;
+  double steps_per_second = 0;
+  std::optional<Duration> since_step;
   Instant created_at;
   std::string journal;  // "ok", or why decisions are delayed
   RecordSeq durable;

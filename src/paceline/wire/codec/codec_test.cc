@@ -54,6 +54,7 @@ class Draw {
                     .state = Enum(RankReport::State::kExited),
                     .step = Step(),
                     .step_count = prng_.Between(0, 1'000'000),
+                    .steps_total = prng_.Between(0, 1'000'000),
                     .saved_step = Step()};
     rank.has_loss = Flag();
     rank.is_quiet = Flag();

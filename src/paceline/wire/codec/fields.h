@@ -18,7 +18,7 @@
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline) F(is_final)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
-  F(step_count) F(saved_step) F(saved_files) F(is_quiet)
+  F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet)
 #define PACELINE_COLLECTIVE_SEEN(F) F(group) F(sequence) F(operation) F(dtype) F(bytes) F(site) \
   F(age) F(is_complete)
 #define PACELINE_STACK_FRAME(F) F(file) F(line) F(function)
@@ -100,7 +100,7 @@
   F(restored_step) F(memory_restores) F(storage_restores) F(commits)
 #define PACELINE_JOB_STATUS(F) F(job_id) F(name) F(phase) F(pending) F(master_pid) \
   F(master_incarnation) F(generation) F(world_size) F(restart_count) F(failures) F(step) \
-  F(goodput) F(age) F(journal) F(last_seq) F(final_reason)
+  F(goodput) F(steps_per_second) F(steps_total) F(age) F(journal) F(last_seq) F(final_reason)
 #define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
 #define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)

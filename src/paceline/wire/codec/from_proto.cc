@@ -337,6 +337,7 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   // If the field is missing, keep the defaults: step 0 would look like a real step.
   if (from.has_checkpoints()) RETURN_IF_ERROR(Take(from.checkpoints(), &to->checkpoints));
   if (from.has_loss()) to->loss = from.loss();
+  if (from.has_since_step()) to->since_step = Duration::Nanoseconds(from.since_step());
   if (from.has_exit_code()) to->exit_code = from.exit_code();
   if (from.nodes_size() > kNodesMax) return Invalid("nodes", "are too many");
   for (const pb::NodeStatus& node : from.nodes()) {

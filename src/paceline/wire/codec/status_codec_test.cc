@@ -7,7 +7,7 @@
 namespace paceline::wire {
 namespace {
 
-TEST(StatusCodec, StatusAndEventsSurvive) {
+TEST(StatusCodec, AStatusSurvives) {
   JobStatus status{.job_id = "j",
                    .name = "n",
                    .phase = "running",
@@ -21,6 +21,9 @@ TEST(StatusCodec, StatusAndEventsSurvive) {
                    .step = 10,
                    .loss = 0.5,
                    .goodput = 0.75,
+                   .steps_per_second = 1.5,
+                   .since_step = Duration::Seconds(13),
+                   .steps_total = 14,
                    .age = Duration::Seconds(11),
                    .journal = "ok",
                    .last_seq = 12,
@@ -47,7 +50,9 @@ TEST(StatusCodec, StatusAndEventsSurvive) {
   JobStatus decoded;
   ASSERT_TRUE(FromProto(message, &decoded).ok());
   EXPECT_EQ(decoded, status);
+}
 
+TEST(StatusCodec, AnEventSurvives) {
   const JobEvent event{.seq = 1,
                        .time_ns = 2,
                        .kind = "world_formed",

@@ -323,6 +323,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   PACELINE_JOB_STATUS(PUT)
   Fill(from.checkpoints, to->mutable_checkpoints());
   if (from.loss.has_value()) to->set_loss(*from.loss);
+  if (from.since_step.has_value()) to->set_since_step(from.since_step->nanoseconds());
   if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
   for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());
   for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
