@@ -37,7 +37,11 @@ class PacelineError(Exception):
     is_final: bool = False
     """No restart can mend it, so `paceline run` stops the job at the first such error."""
 
-    def __init__(self, *, what: str, where: str, why: str, fix: str) -> None:
+    def __init__(
+        self, *, what: str, where: str, why: str, fix: str, is_final: bool | None = None
+    ) -> None:
+        if is_final is not None:
+            self.is_final = is_final
         self.what = what
         self.where = where
         self.why = why

@@ -151,6 +151,7 @@ class NumPy:
                 where="the state",
                 why=f"it is {what}",
                 fix="save it as arrays of numbers; a masked one as its data and its mask",
+                is_final=True,
             )
         shape = tuple(array.shape) + ((2,) if array.dtype.kind == "c" else ())
         return Box(name, shape, (0,) * len(shape), shape, kind)

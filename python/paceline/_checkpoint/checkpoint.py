@@ -176,8 +176,9 @@ class BaseCheckpointer(ABC):
         except CheckpointError as refused:
             fix = deleted_place.fix_of(refused.fix, self._directory)
             raise CheckpointError(
-                what=refused.what, where=refused.where, why=refused.why, fix=fix
-            ) from None
+                what=refused.what, where=refused.where, why=refused.why, fix=fix,
+                is_final=refused.is_final,
+            ) from None  # fmt: skip
 
     @in_phase(CHECKPOINT)
     def close(self) -> None:
@@ -227,6 +228,7 @@ class BaseCheckpointer(ABC):
                 where=self._directory,
                 why="close() was called, and another Checkpointer may save there now",
                 fix="call close() after the last save, or make a new Checkpointer",
+                is_final=True,
             )
 
     def _name(self, step: int) -> SavedStep:
@@ -272,6 +274,7 @@ class BaseCheckpointer(ABC):
                 where=self._directory,
                 why=str(error),
                 fix=error.fix or _PLAIN,
+                is_final=True,
             ) from error
         self._planned = planned
         constants: dict[str, object] = {"constants": planned.plan.constants}
@@ -317,6 +320,7 @@ class BaseCheckpointer(ABC):
                 where=self._directory,
                 why=str(error),
                 fix="put long lists of numbers into tensors",
+                is_final=True,
             ) from error
         return whole
 

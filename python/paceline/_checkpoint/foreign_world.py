@@ -106,6 +106,7 @@ def meet(group: Group, own: Own, lead: Lead) -> ForeignWorld:
             why=str(world["why"]),
             fix="give every rank's Checkpointer the same arguments, and use one Checkpointer in "
                 "a job",
+            is_final=True,
         )
     seats = cast("list[list[int]]", world["seats"])
     index = cast("list[str]", world["hosts"]).index(host)

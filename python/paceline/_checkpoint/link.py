@@ -173,7 +173,8 @@ class Link:
             fields = self._line(deadline)
             if fields.get("op") == "error":
                 four = {key: str(fields.get(key, "")) for key in ("what", "where", "why", "fix")}
-                raise CheckpointError(**{**four, "where": four["where"] or self._where})
+                four["where"] = four["where"] or self._where
+                raise CheckpointError(**four, is_final=fields.get("final") is True)
             if fields.get("op") == "notice":
                 say(str(fields.get("text")))
             if fields.get("op") == answer:

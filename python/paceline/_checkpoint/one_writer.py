@@ -50,6 +50,7 @@ def check(directory: str, job_socket: str) -> None:
             why=f"this rank made one for {first.directory} already, at {first.made_at}",
             fix='save both in one state, as {"model": model, "ema": ema}; to read another '
             "directory, pl.load(directory, state)",
+            is_final=True,
         )
     before = _living(directory)
     if before is None:
@@ -61,6 +62,7 @@ def check(directory: str, job_socket: str) -> None:
             "overwrite the other's saves",
         fix="use that one, or close() it first; save two models as one state, such as "
         '{"model": model, "ema": ema}; to read only, pl.load(directory, state)',
+        is_final=True,
     )
 
 
@@ -78,6 +80,7 @@ def check_process(maker: int, what: str, directory: str) -> None:
         why=f"process {maker} made it, and this is process {os.getpid()}, a fork: both would "
             "write to the same memory",
         fix=f"call it in process {maker} only; to read in a fork, pl.load(directory, state)",
+        is_final=True,
     )
 
 

@@ -9,7 +9,7 @@ from types import TracebackType
 
 from paceline._base.launch import Launch
 from paceline._base.wording import say
-from paceline._rank import progress
+from paceline._rank import error_kind, progress
 from paceline._rank.output import NO_ROOM
 from paceline.errors import ScriptLine
 
@@ -30,12 +30,16 @@ def record(error: BaseException) -> None:
         launch = Launch.from_environment()
         if launch.error_file is not None and (session is not None or launch.page is None):
             step = session.last_step if session is not None else -1
-            _write(launch, launch.error_file, describe(error, step, monotonic_ns))
+            has_stepped = step >= 0 or (session is not None and session.step_count > 0)
+            fields = describe(error, step, monotonic_ns, has_stepped=has_stepped)
+            _write(launch, launch.error_file, fields)
     except Exception as problem:
         say(f"no error record: {problem!r}")
 
 
-def describe(error: BaseException, step: int, monotonic_ns: int) -> dict[str, object]:
+def describe(
+    error: BaseException, step: int, monotonic_ns: int, *, has_stepped: bool = False
+) -> dict[str, object]:
     """Everything about `error` that does not depend on the rank: `describe(e, 12, now)["type"]`."""
     kind = type(error)
     prefix = "" if kind.__module__ in ("builtins", "__main__") else kind.__module__ + "."
@@ -47,7 +51,8 @@ def describe(error: BaseException, step: int, monotonic_ns: int) -> dict[str, ob
         "file": place[0],
         "line": place[1],
         "function": place[2],
-        "final": getattr(error, "is_final", False) is True,
+        "final": error_kind.is_final(error, has_stepped=has_stepped),
+        "repeatable": error_kind.is_repeatable(error),
         "step": step,
         "monotonic_ns": monotonic_ns,
         "time": time.time(),

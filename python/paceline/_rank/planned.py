@@ -65,6 +65,4 @@ def _line_of(frame: FrameType | None) -> str:
 
 def _missing(where: str, why: str) -> PacelineError:
     what = "the job must train by a plan, and the script has none"
-    error = PacelineError(what=what, where=where, why=why, fix=_FIX)
-    error.is_final = True
-    return error
+    return PacelineError(what=what, where=where, why=why, fix=_FIX, is_final=True)

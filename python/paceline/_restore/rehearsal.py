@@ -42,6 +42,7 @@ def rehearse(framework: Framework, planned: Planned, text: bytes, state: State) 
         where="Checkpointer.save",
         why=shortened(work.problems),
         fix="give the named object a state_dict and load_state_dict of plain values and tensors",
+        is_final=True,
     )
 
 

@@ -331,6 +331,7 @@ class Restoring:
             why=shortened(self.problems),
             fix="make the state as it was saved, or use strict=False to leave out what does not "
                 "fit",
+            is_final=True,
         )
 
     def copy(self) -> None:

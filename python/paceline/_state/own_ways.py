@@ -61,6 +61,7 @@ def own_state(key: str, optimizer: Optimizer) -> State | None:
             why=f"{type(error).__name__}: {error}",
             fix="save an object whose state_dict works on every rank; of a "
             "ZeroRedundancyOptimizer its part, OPTIMIZER.optim",
+            is_final=True,
         ) from error
     if not isinstance(given, dict):
         return None

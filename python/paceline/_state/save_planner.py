@@ -133,6 +133,7 @@ def check_keys(state: State) -> None:
                 why=f"tensors are named after it, and it is {described(key)}",
                 fix=f"call it {str(key)!r}, or put the dict under a name: "
                 '{"all": state}',
+                is_final=True,
             )
 
 
@@ -154,6 +155,7 @@ def check_names(leaves: list[Leaf]) -> None:
             where=repr(leaf.key),
             why=why,
             fix="give one of the keys on the way to it another name",
+            is_final=True,
         )
 
 

@@ -157,6 +157,7 @@ def _checked(key: str, name: str, inner: object) -> dict[object, object]:
         where=f"the state of {name}",
         why=f"it is {described(inner)}, and no dict of tensors and plain values",
         fix="save the optimizer by an object with state_dict and load_state_dict of your own",
+        is_final=True,
     )
 
 

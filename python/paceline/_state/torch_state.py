@@ -136,6 +136,7 @@ def local_part(tensor: torch.Tensor) -> tuple[torch.Tensor, tuple[int, ...]]:
             where=f"a tensor of {list(sharded.shape)} placed as {sharded.placements}",
             why="each rank holds a sum that is not complete, or rows that are not next to another",
             fix="redistribute it to Shard and Replicate, with extents that the mesh divides",
+            is_final=True,
         )
     return local, tuple(offset)
 

@@ -96,5 +96,5 @@ def _why_not(tensor: torch.Tensor) -> tuple[str, str] | None:
 
 def _refused(key: str, why: str, fix: str) -> CheckpointError:
     return CheckpointError(
-        what=f"a checkpoint cannot hold {key}", where="the state", why=why, fix=fix
+        what=f"a checkpoint cannot hold {key}", where="the state", why=why, fix=fix, is_final=True
     )

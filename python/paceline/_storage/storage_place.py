@@ -42,6 +42,7 @@ def place_of(directory: str | os.PathLike[str]) -> str:
             why="only a shell replaces ~, so this would be a directory named ~ in "
                 f"{os.getcwd()}",
             fix=f"use os.path.expanduser({given!r}), or ./{given} for a directory of that name",
+            is_final=True,
         )
     judged = judge_place(given)
     if judged.bucket and isinstance(directory, str) and not given.startswith("s3://"):
@@ -49,8 +50,9 @@ def place_of(directory: str | os.PathLike[str]) -> str:
         raise arguments.refuse("Checkpointer", "directory", given, wanted, judged.text)
     if judged.problem:
         raise CheckpointError(
-            what="checkpoints cannot go there", where=given, why=judged.problem, fix=judged.fix
-        )
+            what="checkpoints cannot go there", where=given, why=judged.problem, fix=judged.fix,
+            is_final=True,
+        )  # fmt: skip
     if not judged.bucket:
         return os.path.abspath(given)
     directory = judged.text

@@ -152,9 +152,7 @@ def compare(
             if not giver:
                 raise
             fix = "a plan for this model and this world, or leave it out: then one is made"
-            refused = PlanError(what=error.what, where=giver, why=error.why, fix=fix)
-            refused.is_final = True
-            raise refused from error
+            raise PlanError(what=error.what, where=giver, why=error.why, fix=fix) from error
         return planner.digest(text)
 
     def verdict(rows: list[str]) -> None:

@@ -6,10 +6,13 @@ from paceline.errors import PacelineError
 
 
 class PlanError(PacelineError, ValueError):
-    """A plan that cannot be made or carried out.
+    """A plan that cannot be made or carried out. The next start would fail in the same way, unless
+    `is_final` is false.
 
     >>> raise PlanError(what="no plan", where="parallelize", why="nothing fits", fix="more ranks")
     """
+
+    is_final = True
 
     @classmethod
     def parse(cls, text: str, where: str) -> Self:

@@ -140,7 +140,7 @@ def _given(plan: str | dict[str, Any] | None) -> tuple[str | None, str]:
     except (OSError, UnicodeDecodeError) as error:
         fix = "a file that every host has, or --plan auto"
         raise PlanError(what="the plan's file cannot be read", where=f"--plan {path}",
-                        why=str(error), fix=fix) from error  # fmt: skip
+                        why=str(error), fix=fix, is_final=False) from error  # fmt: skip
 
 
 def _question(studied: Study, wishes: dict[str, Any]) -> Question:

@@ -44,6 +44,7 @@ def noted(plan: ParallelPlan, rank: int, question: str, device: str) -> PlanErro
         where=f"{device}, {plan.told()}",
         why=f"the plan predicts {needed / _GIB:.3g} GiB for it, which is too low",
         fix=fix,
+        is_final=False,
     )
 
 

@@ -98,9 +98,5 @@ def _said(make: Callable[[], Any]) -> dict[str, Any]:
 
 def _value(said: dict[str, Any]) -> Any:
     if "error" in said:
-        is_final, parts = said["error"]["is_final"], dict(said["error"])
-        del parts["is_final"]
-        error = PlanError(**parts)
-        error.is_final = is_final
-        raise error
+        raise PlanError(**said["error"])
     return said["value"]

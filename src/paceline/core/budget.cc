@@ -192,6 +192,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   budget.last_fingerprint = FailureFingerprint(fact.cause);
   budget.last_headline = FailureText(fact.cause);
   budget.last_is_final = fact.cause.is_final;
+  budget.last_is_repeatable = fact.cause.is_repeatable;
   budget.last_not_started = fact.cause.kind == ExitCause::Kind::kNotStarted;
   budget.last_before_step = fact.step < 0 && fact.step_count == 0;
   const bool no_further = budget.same_failure_count > 1 && fact.step < 0 && fact.step_count == 0;
@@ -267,6 +268,18 @@ BudgetVerdict JudgeBudget(const JobState& state) {
                     " failures without a new highest step, the last one " +
                     StepText(budget.last_failure_step, budget.last_failure_step_count) + ": " +
                     LastFailureText(state)};
+}
+
+BudgetVerdict JudgeRepeated(const JobState& state, bool can_go_without_blamed) {
+  const BudgetState& budget = state.budget;
+  const bool is_again = budget.last_is_repeatable && budget.last_before_step &&
+                        budget.same_failure_count >= kRepeatedMax && !state.spec.max_restarts;
+  if (!is_again) return {};
+  const size_t everywhere = std::min(state.last_world.seats.size(), kFailureNodesMax);
+  const bool is_everywhere = budget.same_failure_nodes.size() >= everywhere;
+  if (can_go_without_blamed && !is_everywhere) return {};
+  MARK("an exception comes again before the first step");
+  return SameFailureVerdict(state);
 }
 
 Duration RestartDelay(const JobState& state) {

@@ -27,6 +27,12 @@
 // returned early, it is the same failure wherever it breaks. If the user gives --max-restarts, a
 // hard cap on charged failures replaces all this, as in torchrun. A taken port or a lost node is
 // never charged.
+//
+// The job stops sooner for failures that no restart mends:
+//   - at the first one that its error record calls final;
+//   - at the second one if the script's own code raised the same exception before the first step of
+//     two worlds in a row. One bad host may be the cause: if only some nodes raised it, and others
+//     can take their seats, they are tried first.
 
 #include <string>
 #include <string_view>
@@ -42,6 +48,8 @@ namespace paceline::core {
 inline constexpr uint32_t kUnlikeFailuresExtra = 2;
 // Worlds in a row that may find their store's port taken.
 inline constexpr uint32_t kPortTakenMax = 5;
+// Worlds in a row in which the script's own code may raise one exception before the first step.
+inline constexpr uint32_t kRepeatedMax = 2;
 inline constexpr size_t kFailureNodesMax = 4;
 inline constexpr Duration kQuietProgress = Duration::Seconds(600);
 // Training this many times as long as a restart takes, and at least this long, is progress.
@@ -93,6 +101,11 @@ struct BudgetVerdict {
 bool HasFailedAlike(const JobState& state);
 
 BudgetVerdict JudgeBudget(const JobState& state);
+
+// Exhausted if the failure of this world is an exception of the script's own code that ended the
+// world before, too, each time before the first step. `can_go_without_blamed`: enough other nodes
+// are here, so one bad host is replaced first, unless every node raised the exception.
+BudgetVerdict JudgeRepeated(const JobState& state, bool can_go_without_blamed);
 
 // The least time between the start of the failed world and that of the next one. If the failed
 // world ran for longer, the next one starts at once. So only a script that fails at its start is

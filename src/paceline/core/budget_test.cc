@@ -54,6 +54,48 @@ TEST(BudgetTest, AFinalFailureEndsTheBudgetAtOnce) {
   EXPECT_TRUE(JudgeBudget(state).exhausted);
 }
 
+// A job of two nodes; n1's rank raises before its first step in two worlds.
+struct RaisedTwice {
+  explicit RaisedTwice(bool is_repeatable) {
+    state.last_world.seats.resize(2);
+    fact.node = NodeId(1);
+    fact.cause.kind = ExitCause::Kind::kExited;
+    fact.cause.code = 1;
+    fact.cause.fingerprint = fact.cause.headline = "KeyError: 'labels' (train.py:3)";
+    fact.cause.is_repeatable = is_repeatable;
+    Charge(state, Instant(), fact);
+    EXPECT_FALSE(JudgeRepeated(state, /*can_go_without_blamed=*/false).exhausted);
+    Charge(state, Instant(), fact);
+  }
+  JobState state;
+  RankFailed fact;
+};
+
+TEST(BudgetTest, AnExceptionOfTheScriptEndsTheJobAtTheSecondTime) {
+  RaisedTwice twice(/*is_repeatable=*/true);
+  EXPECT_FALSE(JudgeBudget(twice.state).exhausted);
+  EXPECT_TRUE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/false).exhausted);
+  EXPECT_FALSE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/true).exhausted);
+  twice.fact.node = NodeId(2);
+  AddWitness(twice.state, twice.fact);
+  EXPECT_TRUE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/true).exhausted);
+  twice.state.spec.max_restarts = 5;
+  EXPECT_FALSE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/true).exhausted);
+}
+
+TEST(BudgetTest, AnExceptionFromOutsideHasThreeTries) {
+  const RaisedTwice twice(/*is_repeatable=*/false);
+  EXPECT_FALSE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/false).exhausted);
+}
+
+TEST(BudgetTest, AnExceptionAfterAStepHasThreeTries) {
+  RaisedTwice twice(/*is_repeatable=*/true);
+  twice.fact.step = 7;
+  Charge(twice.state, Instant(), twice.fact);
+  Charge(twice.state, Instant(), twice.fact);
+  EXPECT_FALSE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/false).exhausted);
+}
+
 TEST(BudgetTest, PausesDoubleAndEndUnderAHardCap) {
   JobState state;
   state.budget.failures_without_progress = 1;

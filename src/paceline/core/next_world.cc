@@ -170,6 +170,9 @@ LadderView View(Turn& turn) {
   for (const Seat& seat : state.last_world.seats) {
     if (!here.contains(seat.node)) view.missing.push_back(seat.node);
   }
+  if (!view.budget.exhausted && state.incident.failure.value() != 0) {
+    view.budget = JudgeRepeated(state, !view.PlanWithoutBlamed().empty());
+  }
   if (state.incident.has_blamed) {
     view.blamed_failures = state.Find(state.incident.blamed)->failures_without_progress;
   }

@@ -28,6 +28,9 @@ struct ExitCause {
   bool port_taken = false;  // rank 0 found the store's port taken; not charged
   bool asked = false;       // this agent killed it (new assignment, stop)
   bool is_final = false;    // by its error record, no restart can mend it
+  // By its error record, an exception of the script's own code, which comes again unless the code
+  // or the host changes: not one of the operating system, of a connection or of a device.
+  bool is_repeatable = false;
   std::string fingerprint;  // equal for equal failures, e.g. "ValueError@train.py:31"
   std::string headline;     // one line for people, e.g. "ValueError: bad batch (train.py:31)"
   bool is_success() const { return kind == Kind::kExited && code == 0; }

@@ -331,6 +331,7 @@ void CheckpointStation::Do(const core::AnswerWithdrawn& action) {
 void CheckpointStation::Do(const core::AnswerProblem& action) {
   json answer = {{"op", "error"}, {"what", action.what}, {"why", action.why}, {"fix", action.fix}};
   if (!action.where.empty()) answer["where"] = action.where;
+  if (action.is_final) answer["final"] = true;
   Answer(action.peer, answer);
 }
 

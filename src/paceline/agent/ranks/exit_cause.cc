@@ -76,6 +76,7 @@ void ExplainByRecord(const json& record, ExitCause* cause) {
       file.empty() ? "" : Concat(BaseName(file), ":", JsonInt<int64_t>(record, "line"));
   const std::string message = FirstLine(JsonText(record, "message"));
   cause->is_final = JsonBool(record, "final", false);
+  cause->is_repeatable = JsonBool(record, "repeatable", false);
   cause->fingerprint = Cut(place.empty() ? type : Concat(type, "@", place), kFingerprintBytesMax);
   cause->headline = Cut(message.empty() ? type : Concat(type, ": ", message), kHeadlineBytesMax);
   if (!place.empty()) Append(&cause->headline, " (", place, ")");

@@ -38,6 +38,7 @@ TEST(ExitCauseTest, ARecordSaysThatNoRestartHelps) {
   ExitEvidence evidence = Evidence(Exited(1));
   evidence.error_record = kRecord;
   EXPECT_FALSE(JudgeExit(evidence).is_final);
+  EXPECT_FALSE(JudgeExit(evidence).is_repeatable);
   for (const auto& [word, is_final] : {std::pair("true", true), {"false", false}, {"1", false}}) {
     evidence.error_record = std::string(kRecord);
     evidence.error_record.insert(1, std::string("\"final\":") + word + ",");

@@ -68,11 +68,14 @@ std::optional<AnswerProblem> StationMachine::Refuses(uint64_t rank, uint64_t gen
   }
   const std::optional<CheckpointTerms>& known = order_.terms.has_value() ? order_.terms : terms_;
   if (known.has_value() && *known != terms && !setup_.is_private) {
-    return AnswerProblem{0, "ranks disagree about their checkpoints",
+    return AnswerProblem{0,
+                         "ranks disagree about their checkpoints",
                          "the job saves to " + known->directory + " and keeps " +
                              std::to_string(known->keep) + ", rank " + std::to_string(rank) +
                              " asks for another directory, number or interval",
-                         "give every rank's Checkpointer the same arguments, and use one in a job"};
+                         "give every rank's Checkpointer the same arguments, and use one in a job",
+                         "",
+                         /*is_final=*/true};
   }
   terms_ = terms;
   return std::nullopt;

@@ -193,6 +193,7 @@ struct AnswerProblem {
   std::string why;
   std::string fix;
   std::string where = {};  // empty: the directory of the checkpoints
+  bool is_final = false;   // no restart of the rank can mend it
 };
 // For one rank of this node. No save: nothing must stay.
 struct SetHold {

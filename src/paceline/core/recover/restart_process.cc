@@ -9,7 +9,7 @@ namespace {
 
 std::string Why(const LadderView& view) {
   if (view.blamed_failures == 1) {
-    return "first failure without progress on " + view.BlamedName();
+    return "a rank on " + view.BlamedName() + " failed";
   }
   if (view.blamed_failures > 1) {
     const bool from_outside = view.state.budget.last_fingerprint.empty();

@@ -43,6 +43,8 @@ class Draw {
             .cgroup_oom = Flag(),
             .port_taken = Flag(),
             .asked = Flag(),
+            .is_final = Flag(),
+            .is_repeatable = Flag(),
             .fingerprint = Text(),
             .headline = Text()};
   }

@@ -16,7 +16,7 @@
   F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(seed)
 
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
-  F(fingerprint) F(headline) F(is_final)
+  F(fingerprint) F(headline) F(is_final) F(is_repeatable)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
   F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet)
 #define PACELINE_COLLECTIVE_SEEN(F) F(group) F(sequence) F(operation) F(dtype) F(bytes) F(site) \
