@@ -15,6 +15,8 @@ std::vector<std::string_view> NamesOf(std::index_sequence<kIndex...>) {
   return {core::FactName(core::Fact(std::in_place_index<kIndex>))...};
 }
 
+}  // namespace
+
 std::string TimeOfDay(int64_t time_ns) {
   const std::time_t seconds = time_ns / 1'000'000'000;
   std::tm local{};
@@ -23,8 +25,6 @@ std::string TimeOfDay(int64_t time_ns) {
   std::strftime(text, sizeof(text), "%H:%M:%S", &local);
   return std::string(text) + "." + std::to_string(time_ns / 100'000'000 % 10);
 }
-
-}  // namespace
 
 std::vector<std::string_view> EventKinds() {
   return NamesOf(std::make_index_sequence<std::variant_size_v<core::Fact>>());

@@ -29,6 +29,9 @@ class ReasonTold {
   std::string reason_;
 };
 
+// "14:02:11.0", in local time.
+std::string TimeOfDay(int64_t time_ns);
+
 // "" without a detail of that name.
 std::string DetailOf(const wire::JobEvent& event, const std::string& name);
 

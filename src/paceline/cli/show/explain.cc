@@ -174,6 +174,20 @@ std::string EndOfHang(const Explanation& why) {
   return "";
 }
 
+// When training stopped: at the first failure or loss of a node, or when the world ended for
+// another reason, such as a notice of minutes before. Nothing if the events do not tell.
+std::optional<int64_t> StandsStillSince(const Explanation& explanation) {
+  for (const JobEvent& cause : explanation.evidence) {
+    if (IsOneOf(cause.kind, {"rank_failed", "node_lost", "hang_judged"})) return cause.time_ns;
+  }
+  const bool is_decision = explanation.event.kind == "recovery_decided";
+  if (!is_decision || explanation.evidence.empty()) return std::nullopt;
+  for (const JobEvent& later : explanation.outcome) {
+    if (later.kind == "world_ended") return later.time_ns;
+  }
+  return std::nullopt;
+}
+
 // "train.py:31" of "ValueError: bad batch (train.py:31)"; "" without a place.
 std::string_view PlaceIn(std::string_view headline) {
   const size_t open = headline.rfind('(');
@@ -301,7 +315,8 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
       std::find_if_not(explanation.evidence.begin(), explanation.evidence.end(), EndsAnIncident);
   const JobEvent& first = begin == explanation.evidence.end() ? *event : *begin;
   if (!explanation.outcome.empty() && explanation.outcome.back().kind == "world_running") {
-    explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns - first.time_ns);
+    const int64_t since = StandsStillSince(explanation).value_or(first.time_ns);
+    explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns - since);
   }
   const bool has_ended_well =
       events.back().kind == "job_finished" && DetailOf(events.back(), "exit_code") == "0";

@@ -14,6 +14,7 @@
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/settings/value.h"
+#include "paceline/cli/show/account.h"
 #include "paceline/cli/show/event_text.h"
 #include "paceline/cli/show/explain.h"
 #include "paceline/wire/codec/control_json.h"
@@ -63,13 +64,16 @@ nlohmann::ordered_json EventsJson(const std::vector<wire::JobEvent>& events) {
   return json;
 }
 
-std::string WhyJson(const JobPlace& place, const Explanation& why, const std::string& traceback) {
+std::string WhyJson(const JobPlace& place, const Explanation& why, const Account& account,
+                    const std::string& traceback) {
   nlohmann::ordered_json json;
   json["schema"] = "paceline.why/1";
   json["job"] = place.id;
   json["seq"] = why.event.seq;
   json["kind"] = why.event.kind;
   json["sentence"] = why.event.sentence;
+  json["cause"] = account.cause.has_value() ? nlohmann::ordered_json(account.cause->seq)
+                                            : nlohmann::ordered_json();
   json["evidence"] = EventsJson(why.evidence);
   json["outcome"] = EventsJson(why.outcome);
   json["tried"] = EventsJson(why.tried);
@@ -78,6 +82,7 @@ std::string WhyJson(const JobPlace& place, const Explanation& why, const std::st
                                               : nlohmann::ordered_json();
   json["traceback"] =
       traceback.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(traceback);
+  json["now"] = account.now;
   json["next"] = why.next;
   return PrintJson(json);
 }
@@ -111,19 +116,31 @@ void PrintHang(Output& out, const Explanation& why, bool has_evidence) {
   }
 }
 
-void PrintWhy(Output& out, const Explanation& why, const std::string& traceback) {
+// The cause, what was done about it, what that cost, and what happens now.
+void PrintAccount(Output& out, const Explanation& why, const Account& account, ReasonTold* told) {
+  const wire::JobEvent& decision = account.decision.has_value() ? *account.decision : why.event;
+  const bool is_own = account.cause.has_value() && account.cause->seq == decision.seq;
+  const std::string done = is_own ? "" : Visible(told->Shorten(decision));
+  out.DataLine(
+      out.Painted(Paint::kBold, account.cause.has_value() ? CauseText(*account.cause) : done));
+  if (account.cause.has_value() && !done.empty()) out.DataLine("then: " + done);
+  if (!account.cost.empty()) out.DataLine("cost: " + account.cost);
+  if (!account.now.empty()) out.DataLine("now: " + account.now);
+}
+
+void PrintWhy(Output& out, const Explanation& why, const Account& account,
+              const std::string& traceback) {
   ReasonTold told;
-  out.DataLine(out.Painted(Paint::kBold, Visible(told.Shorten(why.event))));
+  PrintAccount(out, why, account, &told);
   const auto print = [&](const wire::JobEvent& event) {
     out.DataLine(ClipTo(EventLine(event, told.Shorten(event)), out.width()));
   };
-  if (!why.tried.empty()) out.DataLine("tried before, without progress:");
+  if (!why.tried.empty()) out.DataLine("tried before, since the last new step:");
   for (const wire::JobEvent& event : why.tried) print(event);
-  if (!why.tried.empty()) out.DataLine("then:");
+  if (!why.tried.empty()) out.DataLine("this time:");
   for (const wire::JobEvent& event : why.evidence) print(event);
   print(why.event);
   for (const wire::JobEvent& event : why.outcome) print(event);
-  if (why.cost.has_value()) out.DataLine("training again after " + ToString(*why.cost));
   if (why.follow_ons > 0) {
     out.DataLine("not the cause: " + std::to_string(why.follow_ons) +
                  (why.follow_ons == 1 ? " failure that followed" : " failures that followed"));
@@ -196,14 +213,15 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
   if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));
   const std::string traceback =
       why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";
+  const Account account = AccountOf(*why, events);
   if (out.is_json()) {
-    out.DataLine(WhyJson(*place, *why, traceback));
+    out.DataLine(WhyJson(*place, *why, account, traceback));
     return kExitDone;
   }
   if (why->hang.has_value()) {
     PrintHang(out, *why, invocation.line.Find("evidence") != nullptr);
   } else {
-    PrintWhy(out, *why, traceback);
+    PrintWhy(out, *why, account, traceback);
   }
   if (is_last) PrintNow(out, *place);
   PrintNext(out, *place, *why);

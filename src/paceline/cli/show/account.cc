@@ -1,0 +1,93 @@
+#include "paceline/cli/show/account.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/show/event_text.h"
+
+namespace paceline::cli {
+namespace {
+
+using wire::JobEvent;
+
+template <size_t kCount>
+bool IsAmong(const std::string& kind, const std::array<std::string_view, kCount>& kinds) {
+  return std::find(kinds.begin(), kinds.end(), kind) != kinds.end();
+}
+
+bool IsDecision(const JobEvent& event) {
+  constexpr std::array<std::string_view, 3> kKinds = {"recovery_decided", "stop_decided",
+                                                      "job_finished"};
+  return IsAmong(event.kind, kKinds);
+}
+
+bool IsCause(const JobEvent& event) {
+  constexpr std::array<std::string_view, 5> kKinds = {"hang_judged", "rank_failed", "node_lost",
+                                                      "node_left", "node_noticed"};
+  return IsAmong(event.kind, kKinds);
+}
+
+std::optional<JobEvent> CauseOf(const Explanation& why) {
+  if (why.first_fault.has_value()) return why.first_fault;
+  const auto found = std::find_if(why.evidence.begin(), why.evidence.end(), IsCause);
+  if (found != why.evidence.end()) return *found;
+  return IsCause(why.event) ? std::optional(why.event) : std::nullopt;
+}
+
+std::optional<JobEvent> DecisionOf(const Explanation& why) {
+  if (IsDecision(why.event)) return why.event;
+  const auto found = std::find_if(why.outcome.begin(), why.outcome.end(), IsDecision);
+  return found != why.outcome.end() ? std::optional(*found) : std::nullopt;
+}
+
+// "; 3 steps are trained again"; "" if the step from which training went on is not known.
+std::string LostSteps(const Explanation& why, const std::vector<JobEvent>& events) {
+  const uint64_t generation = why.outcome.back().generation;
+  for (const JobEvent& event : events) {
+    if (event.kind != "restore_decided" || event.generation != generation) continue;
+    const int64_t lost = why.event.step.value_or(-1) - event.step.value_or(-1);
+    if (!event.step.has_value() || lost <= 0) return "";
+    return Concat("; ", Counted(static_cast<uint64_t>(lost), "step"), lost == 1 ? " is" : " are",
+                  " trained again");
+  }
+  return "";
+}
+
+std::string CostOf(const Explanation& why, const std::vector<JobEvent>& events) {
+  if (!why.cost.has_value() || why.outcome.empty()) return "";
+  return Concat("training again after ", ToString(*why.cost), LostSteps(why, events));
+}
+
+std::string NowOf(const std::vector<JobEvent>& events) {
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    const std::string& kind = event->kind;
+    if (kind == "job_finished") {
+      return Concat("the job has ended with exit code ", DetailOf(*event, "exit_code"));
+    }
+    if (kind == "stop_decided") return "the job is ending";
+    if (kind == "wait_began") return Visible(event->sentence);
+    if (kind == "world_running") return "training goes on";
+    if (kind == "world_formed") return "the ranks of the next world start";
+    if (kind == "rank_failed" && DetailOf(*event, "charged") == "false") continue;
+    if (kind == "world_ended" || kind == "rank_failed") return "the next world is not formed yet";
+  }
+  return "";
+}
+
+}  // namespace
+
+Account AccountOf(const Explanation& why, const std::vector<JobEvent>& events) {
+  return {.cause = CauseOf(why),
+          .decision = DecisionOf(why),
+          .cost = CostOf(why, events),
+          .now = NowOf(events)};
+}
+
+std::string CauseText(const JobEvent& cause) {
+  return Concat(Visible(cause.sentence), " (", TimeOfDay(cause.time_ns), ")");
+}
+
+}  // namespace paceline::cli
