@@ -19,6 +19,8 @@ namespace paceline::cli {
 namespace {
 
 constexpr Duration kFoldWindow = Duration::Milliseconds(25);
+// A busy machine may need seconds from a rank's end to the decision.
+constexpr Duration kTracePatience = Duration::Seconds(3);
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
 // Six hues that are readable on dark and light backgrounds; a node keeps its hue.
 constexpr std::array<int, 6> kNodeColors = {36, 35, 33, 32, 34, 31};
@@ -77,6 +79,7 @@ ConsoleOptions ConsoleFor(const std::string& run_dir, const std::vector<std::str
   options.has_prefix = spec.nodes_max * spec.nproc_per_node > 1;
   options.is_quiet = output.quiet;
   options.use_color = output.color_stdout;
+  options.has_bold_stderr = output.color_stderr;
   options.has_live_line = output.progress && ::isatty(STDERR_FILENO) == 1;
   return options;
 }
@@ -93,13 +96,15 @@ absl::StatusOr<std::unique_ptr<Console>> Console::Start(ConsoleOptions options) 
   return console;
 }
 
-Console::Console(ConsoleOptions options) : options_(std::move(options)), folder_(kFoldWindow) {}
+Console::Console(ConsoleOptions options)
+    : options_(std::move(options)), folder_(kFoldWindow), traces_(kTracePatience) {}
 
 Console::~Console() {
   if (!thread_.joinable()) return;
   reactor_->Post([this] {
     tail_->Drain();
-    for (const FoldedLine& line : folder_.TakeAll()) Show(line);
+    Fold(traces_.TakeAll());
+    ShowAll();
     HideLiveLine();
     reactor_->Stop();
   });
@@ -110,12 +115,39 @@ Console::~Console() {
 void Console::Narrate(std::string text) {
   if (options_.is_quiet) return;
   reactor_->Post([this, text = std::move(text)] {
-    // Shows the lines first that ranks had printed before this decision.
-    for (const FoldedLine& line : folder_.TakeAll()) Show(line);
-    HideLiveLine();
-    WriteAll(STDERR_FILENO, text + "\n");
-    ShowLiveLine();
+    ShowAll();  // what ranks had printed before this decision
+    ShowNarration(text);
   });
+}
+
+void Console::NarrateCause(std::string text, uint64_t generation, uint32_t rank) {
+  reactor_->Post([this, text = std::move(text), generation, rank] {
+    ShowBlamed(generation, rank);
+    if (options_.is_quiet) return;
+    ShowNarration(options_.has_bold_stderr ? Concat("\x1b[1;31m", text, "\x1b[0m") : text);
+  });
+}
+
+void Console::Blame(uint64_t generation, uint32_t rank) {
+  reactor_->Post([this, generation, rank] { ShowBlamed(generation, rank); });
+}
+
+void Console::ShowBlamed(uint64_t generation, uint32_t rank) {
+  if (Folds()) {
+    tail_->ReadAll();  // the failed rank has ended, so its trace is whole
+    Fold(traces_.Blame(generation, rank));
+  }
+  ShowAll();
+}
+
+void Console::ShowAll() {
+  for (const FoldedLine& line : folder_.TakeAll()) Show(line);
+}
+
+void Console::ShowNarration(const std::string& text) {
+  HideLiveLine();
+  WriteAll(STDERR_FILENO, text + "\n");
+  ShowLiveLine();
 }
 
 void Console::SetLiveLine(std::string text) {
@@ -166,22 +198,29 @@ void Console::CopyFiltered(const RankLine& line) const {
 void Console::TakeLine(RankLine line) {
   CopyFiltered(line);
   if (!IsShown(line)) return;
-  if (!options_.spec.fold || !options_.has_prefix) {
+  if (!Folds()) {
     Show({std::move(line), 1});
     return;
   }
-  folder_.Add(agent::MonotonicNow(), std::move(line));
+  Fold(traces_.Add(agent::MonotonicNow(), std::move(line)));
   ShowDue();
 }
 
+void Console::Fold(std::vector<RankLine> lines) {
+  for (RankLine& line : lines) folder_.Add(agent::MonotonicNow(), std::move(line));
+}
+
 void Console::ShowDue() {
+  Fold(traces_.TakeDue(agent::MonotonicNow()));
   for (const FoldedLine& line : folder_.TakeDue(agent::MonotonicNow())) Show(line);
   ArmTimer();
 }
 
 void Console::ArmTimer() {
-  const Instant deadline = folder_.NextDeadline();
-  if (timer_ != 0 || deadline.is_max()) return;
+  const Instant deadline = std::min(folder_.NextDeadline(), traces_.NextDeadline());
+  if (deadline.is_max() || (timer_ != 0 && timer_due_ <= deadline)) return;
+  if (timer_ != 0) reactor_->Cancel(timer_);
+  timer_due_ = deadline;
   timer_ = reactor_->CallAt(deadline.nanoseconds(), [this] {
     timer_ = 0;
     ShowDue();

@@ -17,6 +17,7 @@
 #include "paceline/cli/console/output.h"
 #include "paceline/cli/show/line_folder.h"
 #include "paceline/cli/show/rank_tail.h"
+#include "paceline/cli/show/trace_folder.h"
 #include "paceline/model/job_spec.h"
 
 namespace paceline::cli {
@@ -31,6 +32,7 @@ struct ConsoleOptions {
   bool from_start = true;  // false: only what is printed from now on
   bool is_quiet = false;   // no narration
   bool use_color = false;
+  bool has_bold_stderr = false;
   bool has_live_line = false;  // stderr is a terminal and progress is wanted
 };
 
@@ -50,11 +52,21 @@ class Console {
 
   // Any thread; never blocks.
   void Narrate(std::string text);
+  // The same for the line that says which rank failed first in this generation. It stands out. The
+  // traces of the other ranks are folded, and the trace of this one is shown just before it.
+  void NarrateCause(std::string text, uint64_t generation, uint32_t rank);
+  // Only folds and shows the traces.
+  void Blame(uint64_t generation, uint32_t rank);
   void SetLiveLine(std::string text);
 
  private:
   explicit Console(ConsoleOptions options);
   void TakeLine(RankLine line);
+  void Fold(std::vector<RankLine> lines);
+  void ShowBlamed(uint64_t generation, uint32_t rank);
+  void ShowAll();
+  void ShowNarration(const std::string& text);
+  bool Folds() const { return options_.spec.fold && options_.has_prefix; }
   void ShowDue();
   void Show(const FoldedLine& folded);
   void TellUnshown(int error);
@@ -69,7 +81,9 @@ class Console {
   std::unique_ptr<agent::Reactor> reactor_;
   std::unique_ptr<RankTail> tail_;
   LineFolder folder_;
+  TraceFolder traces_;
   agent::Reactor::TimerId timer_ = 0;
+  Instant timer_due_;  // meaningful when there is a timer
   std::string live_line_;
   bool is_live_line_shown_ = false;
   bool has_told_unshown_ = false;

@@ -84,6 +84,8 @@ What differs from torchrun on purpose:
   use.
 - If several ranks print the same line, the console shows it once, as `node0:2| ×4 ranks | …`. With
   `log.fold = off` it shows each line.
+- If a rank fails, the console shows its trace, and one line for the trace of each other rank.
+  `paceline logs` has all of them. A trace waits for up to 3 s until it is known which rank failed.
 - An invalid command line ends with exit code 2 and an error in four parts, not with a `ValueError`.
 - Ranks have no terminal. In a job with one rank, that rank reads what is piped into `paceline run`.
   Several ranks read `/dev/null`.

@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <limits>
 #include <utility>
 
 #include "paceline/agent/agent_files.h"
@@ -15,6 +16,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/show/event_text.h"
+#include "paceline/core/budget.h"
 
 namespace paceline::cli {
 namespace {
@@ -22,6 +24,9 @@ namespace {
 constexpr Duration kReconnectPause = Duration::Milliseconds(50);
 // How long to wait for the last event after the end of the job, if no journal can be read.
 constexpr Duration kLastEventWait = Duration::Seconds(1);
+
+// In place of the rank that failed first, if none did.
+constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
 
 std::string ClockTime(int64_t time_ns) {
   const time_t seconds = static_cast<time_t>(time_ns / 1'000'000'000);
@@ -162,8 +167,40 @@ void Narrator::TakeFailure(const wire::JobEvent& event) {
 }
 
 void Narrator::Tell(const wire::JobEvent& event) {
-  console_.Narrate(
-      Concat("paceline ", ClockTime(event.time_ns), "  ", Visible(reason_told_.Shorten(event))));
+  FoldTraces(event);
+  std::string text =
+      Concat("paceline ", ClockTime(event.time_ns), "  ", Visible(reason_told_.Shorten(event)));
+  if (event.kind == "rank_failed" && event.rank.has_value()) {
+    TellFailure(event, std::move(text));
+  } else {
+    console_.Narrate(std::move(text));
+  }
+}
+
+// Folds the traces of a world whose end no rank has caused by itself, or whose cause stays unknown.
+void Narrator::FoldTraces(const wire::JobEvent& event) {
+  const bool is_decided = event.kind == "world_formed" || event.kind == "stop_decided";
+  if (is_decided && broken_.has_value()) {
+    console_.Blame(broken_->first, broken_->second);
+    broken_.reset();
+  }
+  if (event.kind != "world_ended" || broken_.has_value() || blamed_in_ >= event.generation) return;
+  console_.Blame(event.generation, kNoRank);
+}
+
+void Narrator::TellFailure(const wire::JobEvent& event, std::string text) {
+  ExitCause cause;
+  cause.headline = DetailOf(event, "headline");
+  const bool explains = DetailOf(event, "explains") == "true";
+  const bool is_first = explains || DetailOf(event, "charged") == "true";
+  if (!is_first) return console_.Narrate(std::move(text));
+  if (!explains && core::LooksLikeCascade(cause)) {
+    broken_ = {event.generation, *event.rank};
+    return console_.Narrate(std::move(text));
+  }
+  broken_.reset();
+  blamed_in_ = event.generation;
+  console_.NarrateCause(std::move(text), event.generation, *event.rank);
 }
 
 }  // namespace paceline::cli

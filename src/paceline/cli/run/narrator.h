@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include "absl/base/thread_annotations.h"
 #include "paceline/cli/console/console.h"
@@ -74,12 +75,17 @@ class Narrator {
   void Take(const wire::JobEvent& event);
   void TakeFailure(const wire::JobEvent& event);
   void Tell(const wire::JobEvent& event);
+  void TellFailure(const wire::JobEvent& event, std::string text);
+  void FoldTraces(const wire::JobEvent& event);
   bool Pause(Duration duration);
 
   std::string run_dir_;
   Console& console_;
   uint64_t told_seq_;
   ReasonTold reason_told_;
+  // A rank whose connection broke, because another rank that is not known yet had failed.
+  std::optional<std::pair<uint64_t, uint32_t>> broken_;  // generation, rank
+  uint64_t blamed_in_ = 0;                               // newest generation with a known cause
   uint64_t next_seq_ = 1;
   Story story_;
   wire::ControlClient& client_;

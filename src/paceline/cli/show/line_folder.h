@@ -22,6 +22,7 @@ struct RankLine {
   uint32_t rank = 0;
   bool is_stderr = false;
   std::string text;  // without its line break
+  uint64_t generation = 0;
 };
 
 struct FoldedLine {

@@ -130,7 +130,7 @@ void RankTail::FoundEntry(const Directory& directory, const std::string& name, b
   File& file = entry->second;
   if (is_new) {
     file.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    file.source = {directory.node, rank->first, rank->second, ""};
+    file.source = {directory.node, rank->first, rank->second, "", *directory.generation};
     if (file.fd.is_open() && !from_start) file.offset = BeginOfLastLine(file.fd.get());
   }
   Read(&file);
@@ -199,7 +199,7 @@ void RankTail::Emit(File* file) {
   take_(std::move(out));
 }
 
-void RankTail::Drain() {
+void RankTail::ReadAll() {
   // Adds entries that inotify has not reported yet.
   const std::map<int, Directory> known = directories_;
   for (const auto& [watch, directory] : known) {
@@ -212,8 +212,12 @@ void RankTail::Drain() {
       FoundEntry(directory, entry->d_name, /*from_start=*/true);
     }
   }
+  for (auto& [path, file] : files_) Read(&file);
+}
+
+void RankTail::Drain() {
+  ReadAll();
   for (auto& [path, file] : files_) {
-    Read(&file);
     if (!file.partial.empty()) Emit(&file);
   }
 }

@@ -34,6 +34,8 @@ class RankTail {
   RankTail(const RankTail&) = delete;
   RankTail& operator=(const RankTail&) = delete;
 
+  // Reads all whole lines that are there now.
+  void ReadAll();
   // Reads everything that is there now, also lines without a line break. For the end of a job.
   void Drain();
 
