@@ -13,7 +13,8 @@ from paceline._base.wording import described
 from paceline._restore import own_tensors
 from paceline._restore.borrowed import borrow
 from paceline._restore.images import Images, Memory, Region, Source
-from paceline._restore.parts import Part, cover, ends, memory, of_one_tensor, region, within
+from paceline._restore.parts import Part, cover, memory, region
+from paceline._restore.saved_tensors import SavedTensors
 from paceline._restore.wording import form_of, listed, shortened
 from paceline._state import notes
 from paceline._state.framework import SavingFramework
@@ -90,6 +91,7 @@ class Restoring:
             images.open_others()
         self._saved_by = cast("int", self.own.get("world_size", 1))
         self._size = size
+        self.saved = SavedTensors(images, self.own, is_own=self._saved_by == size)
         self._differing: set[str] = set()
         if self._saved_by != size:
             self._differing = self._find_differing()
@@ -99,10 +101,6 @@ class Restoring:
         self._wanted: list[tuple[Leaf, list[Part]]] = []
         self._asked: set[str] = set()
         self._taken: list[tuple[int, int]] = []  # filled memory: begin and end, sorted
-        self._parts: dict[str, list[Part]] = {}
-        self._children: dict[str, list[str]] = {}
-        self._kinds: dict[int, dict[str, str]] = {}  # by source: types that the file cannot name
-        self._collect()
 
     def leave_out(self, sentence: str) -> None:
         """Note a part that does not fit: an error if strict, else a line of `left_out`."""
@@ -115,28 +113,15 @@ class Restoring:
     def entry(self, key: str) -> notes.Json | None:
         """The notes of that entry. None if no rank has saved it; `leave_out` has noted that."""
         if not self.has_entry(key):
-            self._open_others()
+            self.saved.open_others()
             if not borrow(self.own, self._images.opened[1:], key):
                 self.leave_out(f"{key} was not saved")
                 return None
         return cast("dict[str, notes.Json]", self.own["entries"])[key]
 
-    def whole(self, key: str) -> Box | None:
-        """The box of the whole tensor `key`; None if it was not saved in the open images."""
-        parts = self._parts_of(key)
-        if not parts:
-            return None
-        box = parts[0].box
-        kind = self._kind(key, parts)
-        return Box(box.dtype, box.whole, (0,) * len(box.whole), box.whole, kind)
-
-    def names(self) -> list[str]:
-        """The names of all tensors in the open images."""
-        return sorted(self._parts)
-
     def pass_over(self, begin: str) -> None:
         """Count tensors with this prefix as asked for: `leave_out` has a line for them."""
-        self._asked |= {name for name in self._parts if name.startswith(begin)}
+        self._asked |= {name for name in self.saved.names() if name.startswith(begin)}
 
     def groups(
         self, key: str, own: list[list[str]], live: list[list[str]], *, is_part: bool
@@ -152,7 +137,7 @@ class Restoring:
         moved = {name for name in moved if not name.isdigit()}
         found = [list(group) for group in own]
         if moved and self._saved_by > 1:
-            self._open_others()
+            self.saved.open_others()
             for source in self._images.opened[1:]:
                 constants = cast("dict[str, list[list[str]]]", source.notes().get("constants", {}))
                 for mine, more in zip(found, constants.get(key, []), strict=False):
@@ -160,10 +145,6 @@ class Restoring:
         if is_part:
             return [[name for name in group if name in wanted] for group in found]
         return found
-
-    def children(self, parent: str) -> list[str]:
-        """The saved tensors `parent.NAME`, as NAME."""
-        return self._children.get(parent, [])
 
     def want(self, key: str, tensor: object) -> bool:
         """Plan to fill `tensor` with the saved tensor `key`.
@@ -186,10 +167,10 @@ class Restoring:
 
         None if the saved tensor does not fit. The reason is then in `problems` or `left_out`.
         """
-        parts = self._parts_of(key)
+        parts = self.saved.parts(key)
         if not parts:
             return self.leave_out(f"{key} was not saved")
-        saved, kind = parts[0].box, self._kind(key, parts)
+        saved, kind = parts[0].box, self.saved.kind(key, parts)
         if (saved.dtype, kind) != (wanted.dtype, wanted.kind):
             was = kind or saved.dtype
             return self.leave_out(
@@ -198,12 +179,12 @@ class Restoring:
         if key in self._differing:
             if key in self.parameters:
                 return self._refuse_own(key)
-            self._open_others()
-            parts = sorted(self._parts_of(key), key=lambda part: part.source.rank)
+            self.saved.open_others()
+            parts = sorted(self.saved.parts(key), key=lambda part: part.source.rank)
             self.of_rank_0.append(key)
         chosen = cover(parts, wanted)
-        if chosen is None and self._open_others():
-            parts = self._parts_of(key)
+        if chosen is None and self.saved.open_others():
+            parts = self.saved.parts(key)
             chosen = cover(parts, wanted)
         whole = parts[0].box.whole
         if whole != wanted.whole:
@@ -227,7 +208,7 @@ class Restoring:
         """
         if self._is_planned(key, there):
             return there
-        box = self.whole(key)
+        box = self.saved.whole(key)
         if box is None:
             self.problems.append(f"{key} was not saved")
             return None
@@ -439,7 +420,7 @@ class Restoring:
 
     def _find_differing(self) -> set[str]:
         if self._images.differing is None:  # in memory, where no one has compared them yet
-            self._images.open_others()
+            self.saved.open_others()
             self._images.differing = own_tensors.differing(self._images.opened)
         return self._images.differing
 
@@ -450,47 +431,6 @@ class Restoring:
             self.left_out.append(
                 f"{key} differs between the {self._saved_by} ranks that saved it, and is no shard"
             )
-
-    def _open_others(self) -> bool:
-        if not self._images.open_others():
-            return False
-        self._collect()
-        return True
-
-    def _parts_of(self, key: str) -> list[Part]:
-        if key not in self._parts:
-            self._open_others()
-        return self._parts.get(key, [])
-
-    def _kind(self, key: str, parts: list[Part]) -> str:
-        """The tensor's type if the file has no name for it, else ""."""
-        if key in self._images.own.boxes:
-            return self._kinds_of(self._images.own, self.own).get(key, "")
-        source = parts[0].source
-        return self._kinds_of(source, None).get(key, "")
-
-    def _kinds_of(self, source: Source, saved: dict[str, object] | None) -> dict[str, str]:
-        known = self._kinds.get(source.rank)
-        if known is None:
-            found = (saved or source.notes()).get("kinds", {})
-            known = self._kinds[source.rank] = cast("dict[str, str]", found)
-        return known
-
-    def _collect(self) -> None:
-        self._parts = {}
-        self._children = {}
-        for source in self._images.opened:
-            for key, (index, box) in source.boxes.items():
-                self._parts.setdefault(key, []).append(Part(source, index, box))
-        for key in self._parts:
-            parent, _dot, name = key.rpartition(".")
-            self._children.setdefault(parent, []).append(name)
-        shapes = cast("dict[str, list[int]]", self.own.get("shapes", {}))
-        for key, found in self._parts.items():
-            parts = of_one_tensor(found, is_own=self._saved_by == self._size)
-            # The whole shape of a sharded tensor cannot be found from one part.
-            whole = tuple(shapes.get(key) or ends(parts))
-            self._parts[key] = [Part(p.source, p.index, within(p.box, whole)) for p in parts]
 
 
 def _is_alike(noted: tuple[str, object], kind: str, written: notes.Json) -> bool:

@@ -115,7 +115,7 @@ def leave_out_state(work: Restoring, key: str, entry: Mapping[str, object], why:
     """Note that no state of the optimizer `key` is restored, and which state was saved."""
     begin = f"{key}.state."
     scalars = cast("dict[str, dict[str, object]]", entry.get("scalars", {}))
-    state = {name.rpartition(".")[2] for name in work.names() if name.startswith(begin)}
+    state = {name.rpartition(".")[2] for name in work.saved.names() if name.startswith(begin)}
     state |= {str(what) for inner in scalars.values() for what in inner}
     work.pass_over(f"{key}.")
     work.leave_out(

@@ -107,7 +107,7 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
             continue
         inner = dict(scalars.get(saved_as[name], {}))
         parent = f"{key}.state.{saved_as[name]}"
-        for what in work.children(parent):
+        for what in work.saved.children(parent):
             there = states.get(parameter, {}).get(what)
             if not is_told_replica(parameter):
                 work.parameters.add(f"{parent}.{what}")

@@ -74,8 +74,8 @@ def _everything(folder: str) -> tuple[dict[str, torch.Tensor], Restoring]:
         images.open_others()
         work = Restoring(Torch(), images, strict=True, size=1)
         tensors: dict[str, torch.Tensor] = {}
-        for key in work.names():
-            box = work.whole(key)
+        for key in work.saved.names():
+            box = work.saved.whole(key)
             assert box is not None
             tensors[key] = cast("torch.Tensor", Torch().tensor_for(box, None))
             work.want(key, tensors[key])
