@@ -23,6 +23,7 @@ from paceline._restore.loading import Loaded, load_with
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import randomness
 from paceline._state.save_plan import Box, Leaf, SavePlan, State
+from paceline._state.stateful import value_of
 from paceline.errors import CheckpointError
 
 __all__ = ["Checkpointer", "load"]
@@ -193,6 +194,9 @@ class NumPy:
 
     def stream(self) -> int:
         return 0
+
+    def content(self, value: object) -> object:
+        return value_of(value)
 
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
         if tensor is not leaf.found or self.box(leaf.key, tensor) != leaf.box:

@@ -33,6 +33,7 @@ from paceline._restore.loading import Loaded, load_with
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import own_ways, randomness
 from paceline._state.save_plan import Box, Leaf, SavePlan, State
+from paceline._state.stateful import value_of
 from paceline._state.torch_device import TorchDevice
 from paceline._state.torch_groups import regrouped
 from paceline._state.torch_optimizer import (
@@ -42,7 +43,6 @@ from paceline._state.torch_optimizer import (
     restore_optimizer,
 )
 from paceline._state.torch_state import (
-    bare,
     has_own_elements,
     is_sharded,
     is_told_replica,
@@ -54,6 +54,7 @@ from paceline._state.torch_state import (
     with_frozen,
 )
 from paceline._state.torch_types import box_of, dtype_of, is_plain, is_savable, shape_of
+from paceline._state.torch_wrappers import bare, loadable_state, plain_state
 from paceline.errors import CheckpointError, DataError
 from paceline.integrations.by_speed import gather_over, weigh_by_samples
 from paceline.integrations.elastic_loader import ElasticLoader
@@ -309,10 +310,10 @@ class Torch:
             by_optimizers = stepped_parameters(state)
             leaves = [
                 dataclasses.replace(
-                    self.leaf(f"{key}.{name}", tensor, container, own_name),
-                    is_stepped=id(tensor) in by_optimizers,
+                    self.leaf(f"{key}.{one.name}", one.tensor, one.container, one.key),
+                    is_stepped=id(one.tensor) in by_optimizers,
                 )
-                for name, tensor, container, own_name in module_tensors(bare(value, plan), plan)
+                for one in module_tensors(bare(value, plan), plan)
             ]
             plan.leaves.extend(with_frozen(leaves))
             return True
@@ -327,10 +328,11 @@ class Torch:
             module = bare(value, None)
             if own_ways.saves_itself(module) and work.has_entry(key):
                 return False
-            for name, tensor, _container, _name in module_tensors(module, None):
-                if isinstance(tensor, torch.nn.Parameter) and not is_told_replica(tensor):
-                    work.parameters.add(f"{key}.{name}")
-                work.want(f"{key}.{name}", tensor)
+            for one in module_tensors(module, None):
+                name = work.saved.name_of(f"{key}.{one.name}", older=f"{key}.{one.older}")
+                if isinstance(one.tensor, torch.nn.Parameter) and not is_told_replica(one.tensor):
+                    work.parameters.add(name)
+                work.want(name, one.tensor)
             if own_ways.loads_itself(module):
                 work.after.append(lambda: own_ways.load_again(key, module))
             return True
@@ -342,10 +344,16 @@ class Torch:
     def inner(self, value: object) -> object:
         return bare(value, None) if isinstance(value, torch.nn.Module) else value
 
+    def content(self, value: object) -> object:
+        is_module = isinstance(value, torch.nn.Module)
+        return plain_state(bare(value, None)) if is_module else value_of(value)
+
     def adapted(self, value: object, decoded: object, live: object, work: Restoring) -> object:
-        """Reorders a scheduler's lists, which have one item for each parameter group of its
-        optimizer, to the current order of groups.
+        """Gives a module's tensors the names of its wrappers. Reorders a scheduler's lists, which
+        have one item for each parameter group of its optimizer, to the current order of groups.
         """
+        if isinstance(value, torch.nn.Module):
+            return loadable_state(value, decoded)
         order = work.orders.get(id(getattr(value, "optimizer", None)))
         return decoded if order is None else regrouped(decoded, live, *order)
 

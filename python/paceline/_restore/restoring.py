@@ -20,7 +20,7 @@ from paceline._state import notes
 from paceline._state.framework import SavingFramework
 from paceline._state.save_plan import Box, Leaf, State
 from paceline._state.save_planner import tensors_in
-from paceline._state.stateful import has_state, holds_part, load, value_of
+from paceline._state.stateful import has_state, holds_part, load
 from paceline.errors import CheckpointError
 
 
@@ -124,24 +124,31 @@ class Restoring:
         self._asked |= {name for name in self.saved.names() if name.startswith(begin)}
 
     def groups(
-        self, key: str, own: list[list[str]], live: list[list[str]], *, is_part: bool
+        self,
+        key: str,
+        own: list[list[str]],
+        live: list[list[str]],
+        *,
+        is_part: bool,
+        now: Callable[[str], str],
     ) -> list[list[str]]:
-        """The saved names of an optimizer's parameters, by group.
+        """The saved names of an optimizer's parameters, by group, as `now` tells them.
 
         A rank of a pipeline has saved only the parameters of its stage. If other stages saved some
         of `live`, the images of all ranks are searched. With `is_part`, `live` is one stage: saved
         parameters that it lacks belong to other stages.
         """
         wanted = {name for group in live for name in group}
-        moved = wanted - {name for group in own for name in group}
+        found = [[now(name) for name in group] for group in own]
+        moved = wanted - {name for group in found for name in group}
         moved = {name for name in moved if not name.isdigit()}
-        found = [list(group) for group in own]
         if moved and self._saved_by > 1:
             self.saved.open_others()
             for source in self._images.opened[1:]:
                 constants = cast("dict[str, list[list[str]]]", source.notes().get("constants", {}))
                 for mine, more in zip(found, constants.get(key, []), strict=False):
-                    mine += [name for name in more if name in moved and name not in mine]
+                    theirs = [name for name in map(now, more) if name in moved]
+                    mine += [name for name in theirs if name not in mine]
         if is_part:
             return [[name for name in group if name in wanted] for group in found]
         return found
@@ -348,15 +355,13 @@ class Restoring:
         saved = self.entry(key)
         if saved is None:
             return
-        value = self._named_as(value, saved)
         live = self._live(key, value)
         is_loading = has_state(value)
         decoded = self.decoded(key, saved, live, is_in_place=not is_loading)
         self.compare(key, lambda: live, decoded)
         if is_loading:
             self._reserve(live)
-            fitting = self._framework.adapted(value, decoded, live, self)
-            self.after.append(lambda: load(key, value, fitting))
+            self.after.append(lambda: self._load(key, value, decoded, live))
         else:
             framework = self._framework
             is_tensor = framework.tag(value) is not None
@@ -365,15 +370,6 @@ class Restoring:
                 self.problems.append(f"{key} was saved as {was}, not as {now}")
             self._tell_new(key, value, decoded)
             self.after.append(lambda: state.__setitem__(key, decoded))
-
-    def _named_as(self, value: object, saved: notes.Json) -> object:
-        """The object inside wrappers, or `value` itself if an older version saved its names."""
-        inner = self._framework.inner(value)
-        if inner is value or not isinstance(saved, dict):
-            return inner
-        names = set(cast("dict[str, notes.Json]", saved))
-        ours, theirs = (set(cast("dict[str, object]", value_of(one))) for one in (inner, value))
-        return value if names & theirs and not names & ours else inner
 
     def _tell_new(self, key: str, value: object, decoded: object) -> None:
         """List an entry that comes back as another object. Equal plain values are not listed."""
@@ -387,7 +383,11 @@ class Restoring:
         self.replaced.append(f"{key} is a new {now.__qualname__}{more}")
 
     def _live(self, key: str, value: object) -> object:
-        return value_of(value)
+        return self._framework.content(value)
+
+    def _load(self, key: str, value: object, decoded: object, live: object) -> None:
+        fitting = self._framework.adapted(value, decoded, live, self)
+        load(key, self._framework.inner(value), fitting)
 
     def _reserve(self, live: object) -> None:
         """Memory of an object that loads its state itself must not be filled for another entry."""

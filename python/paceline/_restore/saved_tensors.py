@@ -8,6 +8,7 @@ from typing import cast
 from paceline._restore.images import Images, Source
 from paceline._restore.parts import Part, ends, of_one_tensor, within
 from paceline._state.save_plan import Box
+from paceline._state.wrapper_marks import without_marks
 
 
 class SavedTensors:
@@ -19,6 +20,7 @@ class SavedTensors:
         self._is_own = is_own
         self._parts: dict[str, list[Part]] = {}
         self._children: dict[str, list[str]] = {}
+        self._unmarked: dict[str, str] = {}  # names with wrappers' parts, by the name without
         self._kinds: dict[int, dict[str, str]] = {}  # by source: types that the file cannot name
         self._collect()
 
@@ -32,6 +34,19 @@ class SavedTensors:
     def names(self) -> list[str]:
         """The names of all tensors in the open images."""
         return sorted(self._parts)
+
+    def name_of(self, key: str, *, older: str) -> str:
+        """The name under which the tensor `key` was saved; `key` itself if it was not.
+
+        `older`: its name with the parts that wrappers add. Another wrapper's parts are known by
+        their marks.
+        """
+        while True:
+            for name in (key, older, self._unmarked.get(key, "")):
+                if name in self._parts:
+                    return name
+            if not self.open_others():
+                return key
 
     def children(self, parent: str) -> list[str]:
         """The saved tensors `parent.NAME`, as NAME."""
@@ -68,12 +83,16 @@ class SavedTensors:
     def _collect(self) -> None:
         self._parts = {}
         self._children = {}
+        self._unmarked = {}
         for source in self._images.opened:
             for key, (index, box) in source.boxes.items():
                 self._parts.setdefault(key, []).append(Part(source, index, box))
         for key in self._parts:
             parent, _dot, name = key.rpartition(".")
             self._children.setdefault(parent, []).append(name)
+            if (plain := without_marks(key)) != key:
+                # Two such names for one are none.
+                self._unmarked[plain] = "" if plain in self._unmarked else key
         shapes = cast("dict[str, list[int]]", self._own.get("shapes", {}))
         for key, found in self._parts.items():
             parts = of_one_tensor(found, is_own=self._is_own)

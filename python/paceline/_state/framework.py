@@ -45,6 +45,13 @@ class SavingFramework(Protocol):
         """The object inside wrappers that change names only; `value` itself without any."""
         ...
 
+    def content(self, value: object) -> object:
+        """What is saved of an entry that is walked: its state_dict, or `value` itself.
+
+        Names in a module's are those without wrappers.
+        """
+        ...
+
     def is_same(self, leaf: Leaf, tensor: object) -> bool:
         """Whether `tensor` is still what `leaf` was made of, at the same place in memory."""
         ...

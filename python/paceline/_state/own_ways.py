@@ -5,6 +5,7 @@ copies values into them. Code of others may give copies, other names or more val
 asks for the state_dict, and a restore hands it back.
 """
 
+from collections.abc import Mapping
 from typing import cast
 
 import torch
@@ -21,7 +22,7 @@ def saves_itself(module: torch.nn.Module) -> bool:
     for one in module.modules():
         if isinstance(one, torch.jit.ScriptModule):  # its parameters are in no dict of Python's
             return True
-        hooks = one._state_dict_hooks  # pyright: ignore[reportPrivateUsage]
+        hooks = _others(one._state_dict_hooks)  # pyright: ignore[reportPrivateUsage]
         before = one._state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
         names = ("state_dict", "_save_to_state_dict", "get_extra_state")
         if hooks or (before and not _is_sharding(one)) or any(_is_own(one, n) for n in names):
@@ -32,7 +33,7 @@ def saves_itself(module: torch.nn.Module) -> bool:
 def loads_itself(module: torch.nn.Module) -> bool:
     """Whether this bare module does more at a load than to copy values into its tensors."""
     for one in module.modules():
-        before = one._load_state_dict_pre_hooks  # pyright: ignore[reportPrivateUsage]
+        before = _others(one._load_state_dict_pre_hooks)  # pyright: ignore[reportPrivateUsage]
         after = one._load_state_dict_post_hooks  # pyright: ignore[reportPrivateUsage]
         if after or (before and not _is_sharding(one)) or _is_own(one, "_load_from_state_dict"):
             return True
@@ -100,6 +101,13 @@ def _is_torchs(optimizer: Optimizer, state: object, groups: object) -> bool:
 
 def _is_sharding(module: torch.nn.Module) -> bool:
     return type(module).__name__.startswith("FSDP")  # FSDP's hooks only shard again
+
+
+def _others(hooks: Mapping[int, object]) -> list[object]:
+    """The hooks that do more than to remove an activation checkpoint's part of the names."""
+    home = "torch.distributed.algorithms._checkpoint."
+    found = [(str(getattr(one, "__module__", "")), one) for one in hooks.values()]
+    return [one for module, one in found if not module.startswith(home)]
 
 
 def _is_own(one: object, name: str) -> bool:

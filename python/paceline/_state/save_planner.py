@@ -8,7 +8,6 @@ from paceline._native import Layout, LivePlan
 from paceline._state import notes
 from paceline._state.framework import SavingFramework
 from paceline._state.save_plan import Leaf, SavePlan, State
-from paceline._state.stateful import value_of
 from paceline.errors import CheckpointError
 
 _CHUNK_BYTES = 4 << 20
@@ -93,7 +92,7 @@ class Planned:
         for key in state:
             if key in self._walked or key in values:
                 walked = key in self._walked
-                value = value_of(self._framework.inner(state[key])) if walked else values[key]()
+                value = self._framework.content(state[key]) if walked else values[key]()
                 entries[key] = notes.encode(value, where=key, own=own)
                 if key in self._walked and not self.is_rehearsed:
                     self.asked[key] = value

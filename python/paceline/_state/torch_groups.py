@@ -11,6 +11,7 @@ from typing import cast
 from torch.optim import Optimizer
 
 from paceline._restore.restoring import Restoring, listed
+from paceline._state.wrapper_marks import without_marks
 
 Names = list[list[str]]  # of parameters, by group
 Order = list[int | None]  # the saved group's index for each group of the script, if any
@@ -28,6 +29,33 @@ class Match:
 
     names: dict[str, str]  # from the script's parameter names to the saved names
     order: Order
+
+
+class SavedNames:
+    """Saved names of parameters as the script has them now.
+
+    Both maps are by parameter: `names`, and `older` with the parts that wrappers add. Older
+    versions, and imports, have saved such parts.
+    """
+
+    def __init__(self, names: dict[object, str], older: dict[object, str]) -> None:
+        self._names = set(names.values())
+        self._older = {older[parameter]: name for parameter, name in names.items()}
+        self._seen: set[str] = set()
+        self._saved: dict[str, str] = {}
+
+    def now(self, name: str) -> str:
+        """`name` itself if it is the script's, or no parameter's."""
+        if name in self._names:
+            self._seen.add(name)
+            return name
+        found = self._older.get(name, without_marks(name))
+        is_known = found in self._names and self._saved.setdefault(found, name) == name
+        return found if is_known else name
+
+    def saved(self, name: str) -> str:
+        """The name that `now` was given for `name`."""
+        return name if name in self._seen else self._saved.get(name, name)
 
 
 def match(work: Restoring, key: str, saved: Names, live: Names) -> Match:

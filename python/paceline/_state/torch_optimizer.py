@@ -17,7 +17,7 @@ from paceline._restore.restoring import Restoring, holds_part, listed
 from paceline._state.own_ways import has_own_state, own_state
 from paceline._state.save_plan import Leaf, SavePlan, State
 from paceline._state.stateful import telling
-from paceline._state.torch_groups import foreign_options, leave_out_state, match
+from paceline._state.torch_groups import SavedNames, foreign_options, leave_out_state, match
 from paceline._state.torch_state import is_sharded, is_told_replica, parameter_names
 from paceline.errors import CheckpointError
 
@@ -83,9 +83,11 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
         work.orders[id(optimizer)] = ([None] * len(live), len(noted["param_groups"]))
         return
     constants = cast("dict[str, list[list[str]]]", work.own.get("constants", {}))
-    saved_groups = work.groups(key, constants.get(key, []), live, is_part=holds_part(optimizer))
+    them = SavedNames(names, parameter_names(optimizer, state, is_plain=False))
+    own, is_part = constants.get(key, []), holds_part(optimizer)
+    saved_groups = work.groups(key, own, live, is_part=is_part, now=them.now)
     matched = match(work, key, saved_groups, live)
-    saved_as, order = matched.names, matched.order
+    saved_as, order = {n: them.saved(m) for n, m in matched.names.items()}, matched.order
     if order != list(range(len(noted["param_groups"]))):
         work.orders[id(optimizer)] = (order, len(noted["param_groups"]))
     states = cast("dict[object, dict[object, object]]", optimizer.state)

@@ -4,11 +4,11 @@ import dataclasses
 from typing import TYPE_CHECKING, cast
 
 import torch
-from torch.nn.parallel import DistributedDataParallel
 from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from paceline._state.save_plan import Leaf, SavePlan, State
+from paceline._state.torch_wrappers import PlainNames, bare
 from paceline.errors import CheckpointError
 
 if TYPE_CHECKING:
@@ -18,30 +18,22 @@ if TYPE_CHECKING:
 _FROZEN_BYTES_LEAST = 16 << 20
 
 
-def bare(module: torch.nn.Module, plan: SavePlan | None) -> torch.nn.Module:
-    """The module inside DistributedDataParallel and torch.compile, which would change names."""
-    while True:
-        if isinstance(module, DistributedDataParallel):
-            name = "module"
-        elif type(module).__name__ == "OptimizedModule":
-            name = "_orig_mod"
-        else:
-            return module
-        holder = module._modules  # pyright: ignore[reportPrivateUsage]
-        inner = holder[name]
-        assert inner is not None
-        if plan is not None:
-            plan.links.append((cast("dict[object, object]", holder), name, inner))
-        module = inner
+@dataclasses.dataclass(frozen=True)
+class Named:
+    """A tensor in a module's state_dict."""
+
+    name: str  # plain, without the parts that wrappers add
+    older: str  # with them, as older versions have saved it
+    tensor: torch.Tensor
+    container: dict[object, object] | None  # the dict that holds it, and its key there
+    key: str
 
 
-def module_tensors(
-    module: torch.nn.Module, plan: SavePlan | None
-) -> list[tuple[str, torch.Tensor, dict[object, object] | None, str]]:
-    """Name, tensor, containing dict and key for everything in the module's state_dict."""
+def module_tensors(module: torch.nn.Module, plan: SavePlan | None) -> list[Named]:
+    """Everything in the module's state_dict."""
+    names = PlainNames(module)
     homes: dict[str, tuple[dict[object, object], str]] = {}
-    for prefix, one in module.named_modules(remove_duplicate=False):
-        start = prefix + "." if prefix else ""
+    for start, one in names.modules:
         for held in (one._parameters, one._buffers):  # pyright: ignore[reportPrivateUsage]
             holder = cast("dict[object, object]", held)
             if plan is not None:
@@ -52,26 +44,36 @@ def module_tensors(
         if plan is not None:
             plan.watch(children)
             plan.links.extend((children, name, child) for name, child in children.items())
-    found: list[tuple[str, torch.Tensor, dict[object, object] | None, str]] = []
-    for name, tensor in module.state_dict(keep_vars=True).items():
+    state = module.state_dict(keep_vars=True)
+    plain = names.table(state)
+    found: list[Named] = []
+    for name, tensor in state.items():
         home = homes.get(name)
         if home is not None and home[0].get(home[1]) is tensor:
-            found.append((name, tensor, home[0], home[1]))
+            found.append(Named(plain[name], name, tensor, *home))
         else:
             # The module's own code names this tensor.
-            found.append((name, tensor, None, name))
+            found.append(Named(plain[name], name, tensor, None, name))
             if plan is not None:
                 plan.is_lasting = False
     return found
 
 
-def parameter_names(optimizer: Optimizer, state: State) -> dict[object, str]:
-    """The parameters' names in the modules of the state; a number for a parameter in none."""
+def parameter_names(
+    optimizer: Optimizer, state: State, *, is_plain: bool = True
+) -> dict[object, str]:
+    """The parameters' names in the modules of the state; a number for a parameter in none.
+
+    `is_plain=False`: with the parts that wrappers add, as older versions have saved them.
+    """
     known: dict[int, str] = {}
     for key, value in state.items():
         if isinstance(value, torch.nn.Module):
-            for name, parameter in bare(value, None).named_parameters():
-                known.setdefault(id(parameter), f"{key}.{name}")
+            module = bare(value, None)
+            found = dict(module.named_parameters())
+            table = PlainNames(module).table(found) if is_plain else {name: name for name in found}
+            for name, parameter in found.items():
+                known.setdefault(id(parameter), f"{key}.{table[name]}")
     names: dict[object, str] = {}
     for group in optimizer.param_groups:
         for parameter in group["params"]:

@@ -25,6 +25,7 @@ from paceline._restore.images import Images, UnreadableError
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import notes
 from paceline._state.save_plan import SavePlan, State
+from paceline._state.wrapper_marks import unmarked
 from paceline.errors import CheckpointError
 from paceline.integrations import foreign
 from paceline.torch import Torch
@@ -50,8 +51,9 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
     entries = cast("dict[str, notes.Json]", saved.get("entries", {}))
     groups = cast("dict[str, list[list[str]]]", saved.get("constants", {}))
     state: dict[str, Any] = {}
+    plain = unmarked(tensors)
     for key, tensor in tensors.items():
-        entry, _dot, rest = key.partition(".")
+        entry, _dot, rest = plain[key].partition(".")
         if entry not in entries:
             state.setdefault(entry, {})[rest] = tensor
     for entry, value in entries.items():
@@ -98,7 +100,8 @@ def _optimizer(
 ) -> dict[str, Any]:
     decoded = notes.decode(value, own=_own(tensors))
     rest = cast("dict[str, Any]", decoded)
-    short = {name: name.partition(".")[2] or name for group in groups for name in group}
+    plain = unmarked(name for group in groups for name in group)
+    short = {name: one.partition(".")[2] or name for name, one in plain.items()}
     states: dict[str, dict[str, Any]] = {
         short[name]: dict(scalars) for name, scalars in rest["scalars"].items()
     }
