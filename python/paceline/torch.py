@@ -22,6 +22,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from paceline._base import arguments
+from paceline._base.wording import described
 from paceline._checkpoint import script_names
 from paceline._checkpoint.checkpoint import BaseCheckpointer
 from paceline._checkpoint.script_names import *  # noqa: F403  # step, saved, phase …
@@ -31,10 +32,11 @@ from paceline._data.order import ElasticDataset, ElasticMixture
 from paceline._native import Device
 from paceline._restore.loading import Loaded, load_with
 from paceline._restore.restoring import Framework, Restoring
-from paceline._state import own_ways, randomness
+from paceline._state import own_ways, randomness, torch_flattened
 from paceline._state.save_plan import Box, Leaf, SavePlan, State
 from paceline._state.stateful import value_of
 from paceline._state.torch_device import TorchDevice
+from paceline._state.torch_flattened import is_flattened
 from paceline._state.torch_groups import regrouped
 from paceline._state.torch_optimizer import (
     has_form_of_its_own,
@@ -187,15 +189,17 @@ class Torch:
 
     def tag(self, value: object) -> str | None:
         if isinstance(value, torch.Tensor):
-            return "$tensor"
+            return None if is_flattened(value) else "$tensor"
         return "$array" if _arrays_of(value) is not None else None
 
     def note(self, value: object) -> tuple[str, object] | None:
         if isinstance(value, torch.Generator):
             return "$generator", [value.device.type, _bytes_of(value.get_state())]
-        return _numpy_note(value)
+        return torch_flattened.note(value) or _numpy_note(value)
 
     def revive(self, kind: str, content: object, there: object, work: Restoring) -> object:
+        if torch_flattened.is_of(kind):
+            return torch_flattened.revive(kind, content, there, work)
         if kind != "$generator":
             return _numpy_revived(kind, content, there, work)
         device, saved = cast("tuple[str, bytes]", content)
@@ -306,7 +310,7 @@ class Torch:
                 torch.cuda.synchronize(device)
 
     def plan_entry(self, plan: SavePlan, key: str, value: object, state: State) -> bool:
-        if isinstance(value, torch.nn.Module) and not own_ways.saves_itself(bare(value, None)):
+        if isinstance(value, torch.nn.Module) and not _is_walked(bare(value, None)):
             by_optimizers = stepped_parameters(state)
             leaves = [
                 dataclasses.replace(
@@ -326,13 +330,17 @@ class Torch:
         # Hooks may be added at the first step, as FSDP's are, so the saved form decides.
         if isinstance(value, torch.nn.Module):
             module = bare(value, None)
-            if own_ways.saves_itself(module) and work.has_entry(key):
+            if _is_walked(module) and work.has_entry(key):
                 return False
             for one in module_tensors(module, None):
                 name = work.saved.name_of(f"{key}.{one.name}", older=f"{key}.{one.older}")
                 if isinstance(one.tensor, torch.nn.Parameter) and not is_told_replica(one.tensor):
                     work.parameters.add(name)
-                work.want(name, one.tensor)
+                if is_flattened(one.tensor):
+                    work.pass_over(name)
+                    work.leave_out(f"{name} is {described(one.tensor)} now, and was saved as none")
+                else:
+                    work.want(name, one.tensor)
             if own_ways.loads_itself(module):
                 work.after.append(lambda: own_ways.load_again(key, module))
             return True
@@ -409,6 +417,12 @@ class Torch:
                 copies = 1 if isinstance(value, torch.optim.SGD) else 2
                 total += sum(copies * local_bytes(p) + 64 for p in parameters)
         return total + (2 << 20)
+
+
+def _is_walked(module: torch.nn.Module) -> bool:
+    """Whether each save asks for the state_dict of this bare module."""
+    tensors = (*module.parameters(), *module.buffers())
+    return own_ways.saves_itself(module) or any(map(is_flattened, tensors))
 
 
 def _set_generator(generator: torch.Generator, saved: bytes) -> None:

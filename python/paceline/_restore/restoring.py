@@ -75,6 +75,7 @@ class Restoring:
         self.own = dict(images.own.notes())
         self.strict = strict
         self.problems: list[str] = []
+        self.ways_out: list[str] = []  # what the script can do about problems, where it is known
         self.left_out: list[str] = []
         self.replaced: list[str] = []
         self.after: list[Callable[[], None]] = []
@@ -101,6 +102,11 @@ class Restoring:
         self._wanted: list[tuple[Leaf, list[Part]]] = []
         self._asked: set[str] = set()
         self._taken: list[tuple[int, int]] = []  # filled memory: begin and end, sorted
+
+    @property
+    def is_resized(self) -> bool:
+        """Whether another number of ranks saved it."""
+        return self._saved_by != self._size
 
     def leave_out(self, sentence: str) -> None:
         """Note a part that does not fit: an error if strict, else a line of `left_out`."""
@@ -317,8 +323,8 @@ class Restoring:
             what=f"the checkpoint of step {self.own.get('step')} does not fit the state",
             where=where,
             why=shortened(self.problems),
-            fix="make the state as it was saved, or use strict=False to leave out what does not "
-                "fit",
+            fix="; ".join(self.ways_out)
+            or "make the state as it was saved, or use strict=False to leave out what does not fit",
             is_final=True,
         )
 

@@ -113,7 +113,8 @@ def number(name: object, value: object) -> object:
 def member(module: str, name: str, text: str, value: object, there: object) -> object:
     """A member of an enum; None if the class or the member does not exist."""
     live = type(there)
-    kind = live if isinstance(there, Enum) and live.__qualname__ == name else _find(module, name)
+    is_live = isinstance(there, Enum) and live.__qualname__ == name
+    kind = live if is_live else loaded_class(module, name)
     if kind is None or not issubclass(type(kind), EnumMeta):
         return None
     members = cast("dict[str, object]", _static(kind, "_member_map_"))
@@ -129,7 +130,7 @@ def member(module: str, name: str, text: str, value: object, there: object) -> o
 def named_tuple(module: str, name: str, pairs: Pairs, there: object) -> object:
     """None if there is no such class, or it has other fields."""
     names = tuple(key for key, _value in pairs)
-    for kind in (type(there), _find(module, name)):
+    for kind in (type(there), loaded_class(module, name)):
         if kind is not None and issubclass(kind, tuple) and _tuple_fields(kind) == names:
             return tuple.__new__(kind, [value for _name, value in pairs])
     return None
@@ -138,7 +139,7 @@ def named_tuple(module: str, name: str, pairs: Pairs, there: object) -> object:
 def data_class(module: str, name: str, pairs: Pairs, there: object) -> object:
     """None if there is no such class, it has other fields, or its code would run."""
     names = {key for key, _value in pairs}
-    for kind in (type(there), _find(module, name)):
+    for kind in (type(there), loaded_class(module, name)):
         if kind is None or not names <= _data_fields(kind):
             continue
         # A file must not decide that a `__del__` runs.
@@ -165,7 +166,7 @@ def _set_field(made: object, name: str, value: object) -> bool:
     return True
 
 
-def _find(module: str, name: str) -> type | None:
+def loaded_class(module: str, name: str) -> type | None:
     """A class of an imported module. Looks in dicts only, because an attribute access on a
     module may import another one.
     """

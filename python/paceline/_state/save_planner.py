@@ -11,6 +11,11 @@ from paceline._state.save_plan import Leaf, SavePlan, State
 from paceline.errors import CheckpointError
 
 _CHUNK_BYTES = 4 << 20
+_FIXES = {
+    "$flattened": "that tensor is made of other tensors and of such a value. Put an object with "
+    "state_dict and load_state_dict of your own into the state, which saves the inner tensors and "
+    "makes the tensor again",
+}
 _RESERVED = "__metadata__"  # safetensors'
 
 
@@ -85,7 +90,11 @@ class Planned:
             noted = self._framework.note(value)
             if noted is None:
                 return None
-            return {noted[0]: notes.encode(noted[1], where=where, own=own)}
+            try:
+                return {noted[0]: notes.encode(noted[1], where=where, own=own)}
+            except notes.NotesError as error:
+                error.fix = error.fix or _FIXES.get(noted[0], "")
+                raise
 
         values = self.plan.values
         entries: dict[str, notes.Json] = {}
@@ -112,7 +121,8 @@ def tensors_in(framework: SavingFramework, value: object) -> list[object]:
 
     def own(_where: str, one: object) -> notes.Json | None:
         if framework.tag(one) is None:
-            return None
+            noted = framework.note(one)
+            return None if noted is None else notes.encode(noted[1], where="", own=own)
         found.append(one)
         return {}
 

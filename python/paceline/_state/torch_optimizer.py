@@ -17,6 +17,7 @@ from paceline._restore.restoring import Restoring, holds_part, listed
 from paceline._state.own_ways import has_own_state, own_state
 from paceline._state.save_plan import Leaf, SavePlan, State
 from paceline._state.stateful import telling
+from paceline._state.torch_flattened import Shard, is_flattened, moved, sharded_like
 from paceline._state.torch_groups import SavedNames, foreign_options, leave_out_state, match
 from paceline._state.torch_state import is_sharded, is_told_replica, parameter_names
 from paceline.errors import CheckpointError
@@ -44,7 +45,7 @@ def plan_optimizer(
         plan.links.append((cast("dict[object, object]", states), parameter, inner))
         plan.watch(_checked(key, name, inner))
         for what, value in inner.items():
-            if isinstance(value, torch.Tensor) and _is_simple(what):
+            if _is_simple(what) and isinstance(value, torch.Tensor) and not is_flattened(value):
                 leaf = make_leaf(f"{key}.state.{name}.{what}", value, inner, what)
                 is_own = not is_told_replica(parameter)
                 leaf = dataclasses.replace(leaf, is_stepped=True, is_parameter=is_own)
@@ -107,7 +108,7 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
     for parameter, name in names.items():
         if name not in saved_as:
             continue
-        inner = dict(scalars.get(saved_as[name], {}))
+        inner = _placed(scalars.get(saved_as[name], {}), cast("torch.Tensor", parameter), work)
         parent = f"{key}.state.{saved_as[name]}"
         for what in work.saved.children(parent):
             there = states.get(parameter, {}).get(what)
@@ -126,6 +127,16 @@ def restore_optimizer(work: Restoring, key: str, optimizer: Optimizer, state: St
     loaded |= cast("Group", rest.get("own", {}))
     work.compare(key, lambda: _by_number(optimizer) | stood_own, loaded)
     work.after.append(lambda: _load_exactly(key, optimizer, loaded))
+
+
+def _placed(
+    inner: dict[object, object], like: torch.Tensor, work: Restoring
+) -> dict[object, object]:
+    """State of a parameter, with the parts of distributed tensors placed as the parameter is."""
+    return {
+        what: sharded_like(one.local, like, work) if isinstance(one, Shard) else one
+        for what, one in inner.items()
+    }
 
 
 def has_form_of_its_own(work: Restoring, key: str, optimizer: Optimizer) -> bool:
@@ -220,10 +231,13 @@ def _is_loadable(value: object) -> bool:
         return all(_is_loadable(one) for one in cast("list[object]", value))
     if type(value) is dict:
         return all(_is_loadable(one) for one in cast("dict[object, object]", value).values())
-    return value is None or isinstance(value, (torch.Tensor, int, float, complex))
+    is_plain = value is None or isinstance(value, (torch.Tensor, int, float, complex))
+    return is_plain and not is_flattened(value)
 
 
 def _is_alike(now: object, saved: object) -> bool:
+    if is_flattened(saved):
+        return now is saved
     if isinstance(saved, torch.Tensor):
         return isinstance(now, torch.Tensor) and now.dtype == saved.dtype
     if type(now) is not type(saved):
@@ -239,7 +253,7 @@ def _is_alike(now: object, saved: object) -> bool:
 
 def _moved(value: object, device: torch.device) -> object:
     if isinstance(value, torch.Tensor):
-        return value.to(device)
+        return moved(value, device) if is_flattened(value) else value.to(device)
     if type(value) is list or type(value) is tuple:
         return type(value)(_moved(one, device) for one in cast("list[object]", value))
     if type(value) is dict:
