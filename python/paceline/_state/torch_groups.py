@@ -121,6 +121,12 @@ def _order(
             f"{key}.param_groups.{j} ({listed(saved[j], 3)}) was saved, and the optimizer has no "
             "such group"
         )
+    if gone and work.strict:
+        groups = " and ".join(f"of {listed(saved[j], 3)}" for j in sorted(gone))
+        work.ways_out.append(
+            f"add the parameter group {groups} to {key} (add_param_group) before the restore, if "
+            "the training adds it later; or use strict=False to leave out what does not fit"
+        )
     return order
 
 

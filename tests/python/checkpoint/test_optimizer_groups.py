@@ -233,3 +233,21 @@ def test_what_was_no_optimizer_is_not_taken_for_one(tmp_path: Path) -> None:
         ckpt.save(0, {"m": model, "o": optimizer.state_dict()})
     with pytest.raises(CheckpointError, match="o was saved, and was no optimizer then"):
         load(tmp_path / "c", {"m": model, "o": adam(model, [[0], [1], [2]])})
+
+
+def test_a_group_that_the_training_added_is_to_be_added_before_the_restore(
+    saved: tuple[Path, nn.Sequential, optim.AdamW],
+) -> None:
+    path, _model, old = saved
+    model = net()
+    optimizer = adam(model, [[0], [1]])
+    state = {"m": model, "o": optimizer}
+    with pytest.raises(CheckpointError) as error:
+        load(path, state)
+    told = "add the parameter group of m.2.weight, m.2.bias to o (add_param_group) before the rest"
+    assert told in str(error.value)
+    assert "strict=False" in str(error.value)
+    optimizer.add_param_group({"params": list(model[2].parameters())})
+    load(path, state)
+    assert rates(model, optimizer) == list(RATES)
+    assert len(optimizer.state) == len(old.state)
