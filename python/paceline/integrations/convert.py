@@ -60,7 +60,13 @@ def export_to_dcp(folder: str, out: str) -> dict[str, object]:
         if entry in groups:
             state[entry] = _optimizer(entry, value, groups[entry], tensors)
         else:
-            state[entry] = notes.decode(value, own=_own(tensors))
+            decoded = notes.decode(value, own=_own(tensors))
+            if isinstance(decoded, dict):
+                named = {str(name): one for name, one in cast("dict[object, Any]", decoded).items()}
+                if set(named) == set(cast("dict[object, Any]", decoded)):
+                    short = unmarked(named)
+                    decoded = {short[name]: one for name, one in named.items()}
+            state[entry] = decoded
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a single process is intended
         # torch before 2.5 detects this by itself.
