@@ -88,6 +88,23 @@ def test_a_job_whose_master_is_gone_says_how_to_take_it_over(job: Job) -> None:
     take_over(job)
 
 
+def test_a_job_whose_launcher_tries_names_no_command_that_is_refused(job: Job) -> None:
+    """`paceline run --resume` beside a launcher would be refused."""
+    job.be_patient().start_steps(TWO, steps=100000)
+    job.until_stepping(2)
+    assert job.launcher is not None
+    job.launcher.send_signal(signal.SIGSTOP)  # or the next master answers
+    kill(job.card["master"]["pid"])
+    try:
+        for word in ("status", "why"):
+            done = job.command(word, "--job", str(job.run_dir))
+            said = done.stdout + done.stderr
+            assert f"(process {job.launcher.pid}) starts the master again" in said, said
+            assert "--resume" not in said, said
+    finally:
+        job.launcher.send_signal(signal.SIGCONT)
+
+
 def test_it_says_when_nobody_watches_over_the_job(job: Job) -> None:
     kill_launcher_of(job)
     looking = attach(job)

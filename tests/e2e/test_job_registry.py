@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,11 +15,20 @@ TWO = ["--standalone", "--nproc-per-node", "2"]
 
 
 @pytest.mark.alone
-def test_a_job_whose_run_directory_was_removed_is_listed_and_stopped(job: Job) -> None:
+def test_a_job_whose_run_directory_was_moved_or_removed_is_listed_and_stopped(job: Job) -> None:
     job.be_patient().start_steps(TWO, steps=100000)
     job.until_stepping(2, beyond=3)
     job_id = job.card["id"]
-    shutil.move(job.run_dir, job.directory / "moved")
+    away = job.directory / "moved"
+    job.run_dir.rename(away)
+    eventually(lambda: f"was moved to {away}. " in job.stderr, "the launcher says so", job=job)
+    listed = json.loads(job.command("ps", "--json").stdout)["jobs"]
+    assert [(one["id"], one["run_dir"]) for one in listed] == [(job_id, str(away))]
+    assert job.command("status").returncode == 0, "it is read where it is now"
+    assert job_id not in job.command("clean").stdout
+    away.rename(job.run_dir)
+    eventually(lambda: f"is at {job.run_dir} again" in job.stderr, "it says that, too", job=job)
+    (job.run_dir / "job.json").unlink()
     eventually(lambda: "was removed" in job.stderr, "the launcher says so", job=job)
     listed = json.loads(job.command("ps", "--json").stdout)["jobs"]
     assert [(one["id"], one["running"]) for one in listed] == [(job_id, True)]

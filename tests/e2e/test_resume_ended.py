@@ -84,17 +84,19 @@ def test_a_resume_right_after_the_end_waits_for_the_last_processes(job: Job) -> 
 
 
 def test_a_resume_names_what_it_ignores(job: Job) -> None:
+    """It keeps the flags that no file of the run directory has, such as --ckpt-every."""
     script = script_of(job, "import os, sys\n"
-                            "open('arguments', 'w').write(' '.join(sys.argv[1:]))\n"
+                            "every = os.environ['PACELINE_CHECKPOINT_EVERY']\n"
+                            "open('arguments', 'w').write(' '.join([*sys.argv[1:], every]))\n"
                             "assert os.path.exists('go')\n")
-    job.start(["--standalone", "--max-restarts", "0"], [str(script), "20"])
+    job.start(["--standalone", "--max-restarts", "0", "--ckpt-every", "7"], [str(script), "20"])
     assert job.wait() == 1, job.stderr
     (job.directory / "go").touch()
     job.start(["--resume", "--nproc-per-node", "2"], [str(script), "30"])
     assert job.wait() == 0, job.stderr
     assert f"ignores: --nproc-per-node 2, {script} 30. " in job.stderr
     assert "name another --run-dir" in job.stderr
-    assert (job.directory / "arguments").read_text() == "20"
+    assert (job.directory / "arguments").read_text() == "20 7"
 
 
 def test_a_job_that_ended_well_is_not_run_again(job: Job) -> None:

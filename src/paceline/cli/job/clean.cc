@@ -114,9 +114,10 @@ void PlanRegistry(const Environment& environment, const std::string& root, Clean
     const std::string run_dir = RunDirOfRegistryEntry(path);
     if (run_dir.empty()) {
       plan->removed.push_back({"registry entry", path, "it names no run directory"});
-    } else if (std::any_of(known.begin(), known.end(),
-                           [&](const JobPlace& job) { return job.run_dir == run_dir; })) {
-      continue;  // kept also for a job that runs although its directory was removed
+    } else if (std::any_of(known.begin(), known.end(), [&](const JobPlace& job) {
+                 return job.run_dir == run_dir || (name.starts_with(job.id) && job.is_running());
+               })) {
+      continue;  // kept also for a job that runs although its directory was removed or moved
     } else if (access((run_dir + "/job.json").c_str(), F_OK) != 0) {
       plan->removed.push_back({"registry entry", path, run_dir + " is gone"});
     }

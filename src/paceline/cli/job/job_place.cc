@@ -16,6 +16,7 @@
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/moved_dir.h"
 #include "paceline/model/job_file_limit.h"
 
 namespace paceline::cli {
@@ -241,7 +242,9 @@ std::vector<JobPlace> KnownJobs(const Environment& environment) {
       } else if (IsJobJson(entry) && access((run_dir + "/job.json").c_str(), F_OK) != 0) {
         JobPlace known = PlaceFrom(entry, run_dir);
         known.is_run_dir_gone = true;
-        if (known.has_launcher()) jobs.push_back(std::move(known));
+        if (!known.has_launcher()) continue;
+        place = ReadJobPlace(RunDirHeldBy(known.launcher_pid, known.id));
+        jobs.push_back(place.ok() ? *std::move(place) : std::move(known));
       }
     }
   }

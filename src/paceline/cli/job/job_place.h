@@ -66,8 +66,9 @@ Result<JobPlace> ReadJobPlace(const std::string& run_dir);
 // How the job ended, in job.json of a host that joined; none: it did not hear of the end.
 std::optional<JobEnd> JobEndIn(const nlohmann::json& job);
 
-// All jobs known to this host's runtime directories, newest first. Where the run directory was
-// removed, a job whose launcher lives is known by its registry entry.
+// All jobs known to this host's runtime directories, newest first. If the run directory of a job
+// was moved while its launcher lives, its place is the new one. Where the directory was removed,
+// such a job is known by its registry entry.
 std::vector<JobPlace> KnownJobs(const Environment& environment);
 std::vector<StarterPlace> KnownStarters(const Environment& environment);
 

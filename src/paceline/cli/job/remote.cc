@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "paceline/agent/memory/arena_shelf.h"
+#include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
@@ -34,11 +35,12 @@ Problem EndedElsewhere(const JobPlace& place) {
 }
 
 Problem RunDirGone(const JobPlace& place) {
-  return Problem{.code = "PL-E030",
-                 .what = place.id + " runs, but its run directory is gone",
-                 .where = place.run_dir,
-                 .why = "it was removed or renamed while the job ran; nothing can be read there",
-                 .fix = "paceline stop --job " + ShellWord(place.id)};
+  return Problem{
+      .code = "PL-E030",
+      .what = place.id + " runs, but its run directory is gone",
+      .where = place.run_dir,
+      .why = "it was removed or moved to another disk while the job ran; nothing can be read there",
+      .fix = "paceline stop --job " + ShellWord(place.id)};
 }
 
 Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
@@ -203,8 +205,17 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
   return options;
 }
 
-std::string TakeOverText(const JobPlace& place) {
-  return ResumeCommand(place.run_dir) + " takes over";
+std::string MasterComesText(const JobPlace& place) {
+  if (!place.has_launcher()) return ResumeCommand(place.run_dir) + " takes over";
+  const std::string log = Concat("; ", place.run_dir, "/logs/master.log says more");
+  const std::string launcher = Concat("its launcher (process ", place.launcher_pid, ") ");
+  if (!place.has_master()) return Concat(launcher, "starts the master again", log);
+  const char state = agent::ReadStat(place.master_pid).state;
+  if (state == 'T' || state == 't') {
+    return Concat("the master (process ", place.master_pid, ") is stopped (SIGSTOP); kill -CONT ",
+                  place.master_pid, " lets it go on");
+  }
+  return Concat(launcher, "waits for the master (process ", place.master_pid, ")", log);
 }
 
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {

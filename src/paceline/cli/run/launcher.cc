@@ -26,6 +26,7 @@
 #include "paceline/cli/console/error.h"
 #include "paceline/cli/console/error_codes.h"
 #include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/job/moved_dir.h"
 #include "paceline/cli/job/remote.h"
 
 namespace paceline::cli {
@@ -81,7 +82,9 @@ absl::StatusOr<std::unique_ptr<Launcher>> Launcher::Create(LauncherOptions optio
 }
 
 Launcher::Launcher(LauncherOptions options)
-    : options_(std::move(options)), keeper_(PlanOf(options_)) {
+    : options_(std::move(options)),
+      keeper_(PlanOf(options_)),
+      run_dir_now_(options_.platform.run_dir) {
   for (const std::string& node : options_.card.nodes) agents_[node];
 }
 
@@ -109,14 +112,23 @@ JobEnd Launcher::Run() {
   return end_;
 }
 
-// Printed once. The job goes on with its open files, and can still be stopped.
+// A change is printed once. The job goes on with its open files, and can still be stopped.
 void Launcher::LookAtRunDir() {
   const std::string& run_dir = options_.platform.run_dir;
-  if (::access((run_dir + "/job.json").c_str(), F_OK) != 0 && errno == ENOENT) {
+  const bool is_gone = ::access((run_dir + "/job.json").c_str(), F_OK) != 0 && errno == ENOENT;
+  const std::string now = is_gone ? RunDirHeldBy(::getpid(), options_.card.job_id) : run_dir;
+  if (now.empty()) {
     options_.narrate(Concat("The run directory ", run_dir,
                             " was removed. The job goes on, but it cannot be resumed, and its "
                             "status and logs cannot be read any more."));
     return;
+  }
+  if (std::exchange(run_dir_now_, now) != now) {
+    options_.narrate(now == run_dir
+                         ? Concat("The run directory is at ", run_dir, " again.")
+                         : Concat("The run directory ", run_dir, " was moved to ", now,
+                                  ". The job goes on. Move it back: after a failure, new "
+                                  "processes of the job look for it at its first place."));
   }
   reactor_->CallAt(agent::MonotonicNs() + kLookNs, [this] { LookAtRunDir(); });
 }

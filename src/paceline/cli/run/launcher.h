@@ -116,6 +116,7 @@ class Launcher {
   LauncherOptions options_;
   std::unique_ptr<agent::Reactor> reactor_;
   core::Keeper keeper_;
+  std::string run_dir_now_;  // where the last look found the run directory
   std::unique_ptr<wire::SupervisorStream> supervisor_;
   std::vector<std::thread> stoppers_;  // each blocks in a Stop call to the master
   bool has_awaited_end_ = false;  // the master's last message had time to arrive after its exit

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
@@ -15,6 +16,10 @@ namespace {
 constexpr std::string_view kObeyed[] = {
     "run_dir",    "resume",    "detach", "passthrough_exit",  "incarnation",     "credentials",
     "ckpt_every", "ckpt_keep", "plan",   "signals_to_handle", "print_completion"};
+// Those of them that the first command set for the whole job. spec.json has the settings of master
+// and agents; these act in the launcher, or reach the ranks by its environment.
+constexpr std::string_view kKept[] = {"ckpt_every", "ckpt_keep", "plan", "passthrough_exit",
+                                      "signals_to_handle"};
 constexpr size_t kNamedMax = 400;
 
 bool IsObeyed(const Flag& flag) {
@@ -33,6 +38,21 @@ std::string AsTyped(const Given& given) {
 }
 
 }  // namespace
+
+ParsedLine WithFirstFlags(ParsedLine line, const std::vector<std::string>& first,
+                          const std::string& cwd) {
+  const auto before = ParseRunLine(first);
+  if (!before.ok()) return line;
+  for (const std::string_view dest : kKept) {
+    const Given* then = before->Find(dest);
+    if (then == nullptr || line.Has(dest)) continue;
+    Given kept = *then;
+    const bool is_file = dest == "plan" && kept.value != "auto" && !kept.value.starts_with("/");
+    if (is_file) kept.value = Concat(cwd, "/", kept.value);
+    line.given.push_back(std::move(kept));
+  }
+  return line;
+}
 
 std::string IgnoredByResume(const ParsedLine& line, const std::vector<std::string>& first) {
   const auto before = ParseRunLine(first);

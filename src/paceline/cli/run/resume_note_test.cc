@@ -32,6 +32,21 @@ TEST(ResumeNote, IsSilentAboutTheSameCommandAndWhatHasAnEffect) {
   EXPECT_EQ(NoteOf({"--detach", "--ckpt-every", "10", "-q", "--no-progress"}), "");
 }
 
+TEST(ResumeNote, KeepsTheFirstCommandsFlagsThatNoFileHas) {
+  const std::vector<std::string> first = {"--ckpt-every", "5",      "--ckpt-keep=2",
+                                          "--plan",       "p.json", "--passthrough-exit",
+                                          "--detach",     "ck.py",  "--ckpt-every"};
+  const auto today = ParseRunLine({"--resume", "--ckpt-keep", "7"});
+  ASSERT_TRUE(today.ok());
+  const ParsedLine line = WithFirstFlags(*today, first, "/jobs");
+  EXPECT_EQ(line.Text("ckpt_every"), "5");
+  EXPECT_EQ(line.Text("ckpt_keep"), "7") << "today's word counts";
+  EXPECT_EQ(line.Text("plan"), "/jobs/p.json");
+  EXPECT_TRUE(line.Has("passthrough_exit"));
+  EXPECT_FALSE(line.Has("detach"));
+  EXPECT_EQ(IgnoredByResume(line, first), "");
+}
+
 TEST(ResumeNote, HidesASecret) {
   const std::string note = NoteOf({"--join", "paceline-join:v1:secret"});
   EXPECT_NE(note.find("ignores: --join. "), std::string::npos) << note;

@@ -27,6 +27,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/launcher.h"
 #include "paceline/cli/run/narrator.h"
@@ -382,10 +383,24 @@ void SayEndedBefore(Output& out, const PreparedRun& run) {
                  run.card.master_address, "; this host waits for that."));
 }
 
+// A directory that cannot be read is reported when it is opened.
+Check KeepFirstFlags(Invocation& invocation) {
+  const std::string& asked = invocation.settings.Text("job.run_dir");
+  if (!invocation.line.Has("resume") || asked.empty()) return std::nullopt;
+  const auto card = ReadJobCard(RunDirOf(asked, invocation.environment));
+  if (!card.ok()) return std::nullopt;
+  invocation.line = WithFirstFlags(std::move(invocation.line), card->argv, card->cwd);
+  auto settings = LoadSettings(StandardSources(invocation.environment, &invocation.line));
+  if (!settings.ok()) return settings.problem();
+  invocation.settings = *std::move(settings);
+  return std::nullopt;
+}
+
 }  // namespace
 
 int RunRun(Invocation& invocation) {
   Output& out = invocation.out;
+  if (Check problem = KeepFirstFlags(invocation)) return out.Fail(*problem);
   if (Check problem = PassOnCheckpointTerms(invocation.settings)) return out.Fail(*problem);
   if (Check problem = PassOnPlan(invocation.settings)) return out.Fail(*problem);
   const HostFacts facts = ReadHostFacts(invocation.environment);

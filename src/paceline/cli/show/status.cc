@@ -202,7 +202,7 @@ int RunStatus(Invocation& invocation) {
     Print(out, *status);
     print_troubles();
     if (status->master_pid == 0 && status->phase != "finished") {
-      out.Say("next: " + TakeOverText(*place));
+      out.Say("next: " + MasterComesText(*place));
     } else if (status->restart_count > 0 || status->exit_code.value_or(0) != 0) {
       out.Say("next: paceline why --job " + ShellWord(place->id));
     }

@@ -172,7 +172,7 @@ void PrintNow(Output& out, const JobPlace& place) {
   const bool is_over = status->phase == "finished";
   for (const std::string& trouble : HostTroubles(place, is_over)) out.DataLine("now: " + trouble);
   if (is_over) return;
-  if (status->master_pid == 0) return print("no master answers; " + TakeOverText(place));
+  if (status->master_pid == 0) return print("no master answers; " + MasterComesText(place));
   if (status->phase != "running") print(status->pending);
   if (status->journal != "ok" && !status->journal.empty()) print("journal: " + status->journal);
   const std::string& problem = status->checkpoints.problem;
