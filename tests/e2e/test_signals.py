@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 import pytest
 from job import Job, eventually
+from paceline._base.processes import stat_of
 
 TWO = ["--standalone", "--nproc-per-node", "2", "--stop-grace", "1h"]
 
@@ -89,3 +93,71 @@ def test_ranks_know_the_signals(job: Job) -> None:
               [str(script)])
     assert job.wait() == 0, job.stderr
     assert "SIGTERM,SIGUSR2" in job.stdout
+
+
+# ---- a master that does not answer ----
+
+UNTIL_GO = """
+import os, time
+import paceline as pl
+
+for n in range(10**6):
+    time.sleep(0.01)
+    pl.step(n)
+    if os.path.exists("go"):
+        break
+"""
+
+
+def test_ctrl_c_continues_a_master_that_was_stopped(job: Job) -> None:
+    """It then ends the job as usual: the ranks save, and no failure is counted."""
+    start(job, SAVES_ON_CTRL_C)
+    assert job.launcher is not None
+    os.kill(job.card["master"]["pid"], signal.SIGSTOP)
+    job.launcher.send_signal(signal.SIGINT)
+    assert job.wait() == 130, job.stderr
+    assert "was stopped by SIGSTOP. It is continued, to end the job." in job.stderr
+    assert all((job.directory / f"saved{rank}").exists() for rank in range(2))
+    assert [end["sentence"] for end in job.events("job_finished")]
+    assert not job.events("rank_failed")
+
+
+def test_a_stop_without_the_master_is_recorded_by_the_launcher(job: Job) -> None:
+    """The master stays stopped whatever is done, so the launcher passes it over."""
+    start(job, UNTIL_GO)
+    assert job.launcher is not None
+    with frozen(job.card["master"]["pid"]):
+        job.launcher.send_signal(signal.SIGINT)
+        assert job.wait() == 130, job.stderr
+    assert "the agents are asked to stop their ranks" in job.stderr
+    status = job.status()
+    assert status is not None and status["job"]["phase"] == "finished", status
+    assert "the master did not answer" in str(status["job"])
+    assert "stopped by" in job.command("why", "--job", str(job.run_dir)).stdout
+    (job.directory / "go").touch()
+    job.start(["--resume"], [])
+    assert job.wait() == 0, job.stderr
+    assert len(job.events("job_resumed")) == 1
+    assert not job.events("rank_failed")
+
+
+@contextmanager
+def frozen(pid: int) -> Iterator[None]:
+    """Stops the process again as soon as it is continued, until it ends."""
+    process = os.pidfd_open(pid)
+    is_over = threading.Event()
+
+    def stop() -> None:
+        while not is_over.wait(0.0005):
+            with suppress(ProcessLookupError):
+                signal.pidfd_send_signal(process, signal.SIGSTOP)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    try:
+        eventually(lambda: stat_of(pid)[:1] == ["T"], "the process is stopped")
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+        os.close(process)

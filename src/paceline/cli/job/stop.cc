@@ -87,25 +87,31 @@ int NotRunning(const JobPlace& place, Output& out) {
                    .fix = ResumeCommand(place.run_dir)});
 }
 
-// Without the run directory this command cannot read the master's token, but the launcher has it.
-int AskLauncher(const JobPlace& place, bool force, Output& out) {
+bool SignalLauncher(const JobPlace& place) {
   const Fd launcher =
       agent::OpenPidfd({static_cast<pid_t>(place.launcher_pid), place.launcher_start});
-  if (!launcher.is_open() || ::kill(place.launcher_pid, SIGTERM) != 0) {
-    return NotRunning(place, out);
-  }
+  return launcher.is_open() && ::kill(place.launcher_pid, SIGTERM) == 0;
+}
+
+// Without the run directory this command cannot read the master's token, but the launcher has it.
+int AskLauncher(const JobPlace& place, bool force, Output& out) {
+  if (!SignalLauncher(place)) return NotRunning(place, out);
   out.Say("stopping " + place.id + ": its run directory is gone, so its launcher got SIGTERM");
   if (force) out.Say("note: --force has no effect without the run directory");
   return kExitDone;
 }
 
+// The master of this host does not answer. The launcher has more time, and can go on without it.
+int StopByLauncher(const JobPlace& place, bool force, Output& out) {
+  if (!SignalLauncher(place)) return NotRunning(place, out);
+  out.Say("stopping " + place.id + ": the master does not answer, so the launcher got SIGTERM");
+  if (force) out.Say("note: --force has no effect without the master");
+  return kExitDone;
+}
+
 // The master runs on another host and does not answer. This host's launcher ends its part.
 int StopThisHost(const JobPlace& place, bool force, Output& out) {
-  const Fd launcher =
-      agent::OpenPidfd({static_cast<pid_t>(place.launcher_pid), place.launcher_start});
-  if (!launcher.is_open() || ::kill(place.launcher_pid, SIGTERM) != 0) {
-    return NotRunning(place, out);
-  }
+  if (!SignalLauncher(place)) return NotRunning(place, out);
   out.Say("stopping this host's part of " + place.id + ": the master at " + place.master_addr +
           " does not answer, so other hosts are not told");
   if (force) out.Say("note: --force has no effect without the master");
@@ -136,6 +142,9 @@ int RunStop(Invocation& invocation) {
                                });
   if (problem && problem->code == "PL-E030" && place->is_joined && place->has_launcher()) {
     return StopThisHost(*place, force, out);
+  }
+  if (problem && problem->code == "PL-E030" && place->has_launcher()) {
+    return StopByLauncher(*place, force, out);
   }
   if (problem && asked == Asked::kNobodyRunsIt) return NotRunning(*place, out);
   if (problem) return out.Fail(*problem);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -59,6 +60,9 @@ class Launcher {
 
   // How the job ended, if the master has said so. A host can leave a job that goes on.
   const std::optional<JobEnd>& told_end() const { return told_end_; }
+  // True if this launcher stopped a job whose master did not answer. The master is dead then, and
+  // the journal may lack the end.
+  bool has_stopped_alone() const { return has_stopped_alone_; }
   // Whether the launcher's own stream to the master is open. Any thread.
   bool is_linked() const { return is_linked_; }
 
@@ -98,6 +102,10 @@ class Launcher {
   void TellDeadNodes();
   void OnSignal();
   void AskToStop(int signal, const std::string& who, bool force);
+  // Blocks for `patience` at most. Until then a slow master may still carry out the stop.
+  void AskMaster(wire::StopRequest request, const std::string& who, Duration patience);
+  void PassOverMaster(int signal, const std::string& who);
+  void WakeStopped(int signal, const std::string& who);
   void TakeNotice(int signal, const std::string& who);
   void TellNotice();
   void RepeatNotice();
@@ -132,6 +140,9 @@ class Launcher {
   bool has_ended_ = false;
   std::atomic<bool> is_linked_ = false;
   bool is_stopping_ = false;
+  std::set<pid_t> continued_;            // processes that were stopped when the job was to end
+  int64_t master_stopped_since_ns_ = 0;  // 0: the last look saw that it can run
+  std::atomic<bool> has_stopped_alone_ = false;
   bool is_draining_ = false;  // the master starts no node any more: the job ends
   // The platform's signal that takes this host away, and when it ends what runs here; 0: none.
   int notice_signal_ = 0;

@@ -20,6 +20,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/console.h"
@@ -30,6 +31,7 @@
 #include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/launcher.h"
+#include "paceline/cli/run/lone_stop.h"
 #include "paceline/cli/run/narrator.h"
 #include "paceline/cli/run/prepare.h"
 #include "paceline/cli/run/request.h"
@@ -383,6 +385,15 @@ void SayEndedBefore(Output& out, const PreparedRun& run) {
                  run.card.master_address, "; this host waits for that."));
 }
 
+void RecordStop(Console& console, const PreparedRun& run, const JobEnd& end) {
+  const absl::Status recorded = RecordLoneStop(run.dir.path, end);
+  if (recorded.ok()) return;
+  console.Narrate(
+      Concat("paceline: the stop could not be recorded, so `paceline status` shows the "
+             "job as it was before: ",
+             Text(recorded)));
+}
+
 // A directory that cannot be read is reported when it is opened.
 Check KeepFirstFlags(Invocation& invocation) {
   const std::string& asked = invocation.settings.Text("job.run_dir");
@@ -444,6 +455,7 @@ int RunRun(Invocation& invocation) {
   auto status_line = std::make_unique<StatusLine>(
       client, **console, StatusPlaceOf(run, **launcher, shown.has_live_line));
   const JobEnd end = (*launcher)->Run();
+  if ((*launcher)->has_stopped_alone()) RecordStop(**console, run, end);
   if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
   KeepEnd(run, (*launcher)->told_end());
   status_line.reset();
