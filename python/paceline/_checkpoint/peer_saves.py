@@ -12,28 +12,34 @@ from collections.abc import Callable
 from paceline._base import launch
 from paceline._native import SavedStep
 
-# After this many later saves, or this many seconds, every rank should have the step.
-_SAVES = 4
-_SECONDS = 5.0
+# Every rank should have the step after this many seconds, and after this many times what this rank
+# took from its Checkpointer to that save: a restore may be slower on another rank. Later saves do
+# not count, because a small state is saved a thousand times while another rank starts.
+_SECONDS = 30.0
+_STARTS = 3.0
 _HEADER = struct.Struct("<8sIIQQ")  # magic, version, slots, bytes of an image, of a control
 _HEADER_BYTES = 4096
 _SLOT = struct.Struct("<QQ")  # state, generation
 _MAGIC = b"PARENA1\0"
 _VERSION = 3
 _ROOTS = ("/dev/shm/", "/var/tmp/")
+_WRITING = 1  # the state of a slot whose save is not complete
 _WHOLE = (2, 3)  # states of a complete slot: sealed, and in use by a reader
 
 
 class PeerSaves:
-    """Call `peers.warning(saved, arena)` after each save. It returns the warning once, else ""."""
+    """Call `peers.warning(saved, arena)` after each save. It returns the warning once, else "".
+
+    A rank that is only later is not named while it may still be starting, or is in its first save.
+    """
 
     def __init__(
         self, rank: int, world_size: int, *, now: Callable[[], float] = time.monotonic
     ) -> None:
         self._others = [one for one in range(world_size) if one != rank]
         self._now = now
+        self._made = now()
         self._first: tuple[int, float] | None = None  # step and time of the checked save
-        self._later = 0  # saves after the checked one
 
     def warning(self, saved: SavedStep, arena: str) -> str:
         """Return a warning if other ranks did not save, else "". `arena` is this rank's own."""
@@ -42,21 +48,22 @@ class PeerSaves:
         if self._first is None:
             self._first = (saved.step, self._now())
             return ""
-        self._later += 1
         step, began = self._first
-        if self._later < _SAVES and self._now() < began + _SECONDS:
+        waited = self._now() - began
+        if waited < max(_SECONDS, _STARTS * (began - self._made)):
             return ""
         self._others = [one for one in self._others if self._lacks(one, arena, saved.generation)]
-        self._first, self._later = None, 0
+        self._first = None
         if not self._others:
             return ""
         late, self._others = self._others, []  # one warning only
         names = ", ".join(str(one) for one in late[:8]) + (", …" if len(late) > 8 else "")
         who = f"rank {names} has" if len(late) == 1 else f"ranks {names} have"
-        return f"step {step} is not whole: {who} not saved it; every rank has to call save()"
+        after = f"step {step} is not whole after {waited:.0f} s"
+        return f"{after}: {who} not saved it; every rank has to call save()"
 
     def _lacks(self, rank: int, arena: str, generation: int) -> bool:
-        """Whether that rank certainly saved nothing in this world."""
+        """Whether that rank has saved nothing in this world, and is not about to."""
         own = os.path.join(os.path.dirname(arena), f"rank-{rank}.arena")
         beside = [own]
         for begin, other in (_ROOTS, _ROOTS[::-1]):  # the other root, if memory was full
@@ -64,7 +71,11 @@ class PeerSaves:
                 beside.append(other + own.removeprefix(begin))
         for path in beside:
             try:
-                return generation not in whole_images(path)
+                slots = slots_of(path)
+                is_saving = any(state == _WRITING for state, _generation in slots)
+                return not is_saving and not any(
+                    state in _WHOLE and its == generation for state, its in slots
+                )
             except FileNotFoundError:
                 continue
             except (OSError, ValueError):
@@ -72,9 +83,9 @@ class PeerSaves:
         return launch.has_one_host()
 
 
-def whole_images(path: str) -> list[int]:
-    """The generations of the complete images in an arena. OSError, ValueError: unreadable."""
-    found: list[int] = []
+def slots_of(path: str) -> list[tuple[int, int]]:
+    """The state and the generation of each slot of an arena. OSError, ValueError: unreadable."""
+    found: list[tuple[int, int]] = []
     with open(path, "rb", buffering=0) as file:
         header = file.read(_HEADER.size)
         if len(header) < _HEADER.size:
@@ -87,6 +98,5 @@ def whole_images(path: str) -> list[int]:
             if len(words) < _SLOT.size:
                 raise ValueError(path)
             state, generation = _SLOT.unpack(words)
-            if state & 0xFF in _WHOLE:
-                found.append(generation)
+            found.append((state & 0xFF, generation))
     return found
