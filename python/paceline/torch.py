@@ -14,6 +14,7 @@ import ctypes
 import dataclasses
 import os
 import sys
+import threading
 from typing import cast
 
 import torch
@@ -33,6 +34,7 @@ from paceline._native import Device
 from paceline._restore.loading import Loaded, load_with
 from paceline._restore.restoring import Framework, Restoring
 from paceline._state import own_ways, randomness, torch_flattened
+from paceline._state.first_steps import FirstSteps
 from paceline._state.save_plan import Box, Leaf, SavePlan, State
 from paceline._state.stateful import value_of
 from paceline._state.torch_device import TorchDevice
@@ -124,6 +126,8 @@ class Checkpointer(BaseCheckpointer):
         )
         self._overlaps = overlap
         self._hook = register_optimizer_step_pre_hook(self._before_step) if overlap else None
+        self._thread = threading.get_ident()
+        self._first_steps = FirstSteps(self._expect)
 
     def fence(self) -> None:
         """Later work on this device waits until the last save has copied its tensors.
@@ -140,11 +144,21 @@ class Checkpointer(BaseCheckpointer):
         if self._hook is not None:
             self._hook.remove()
             self._hook = None
+        self._first_steps.end()
         super().close()
 
     def _before_step(self, *_: object) -> None:
         if self._pid == os.getpid():  # an optimizer may step in a forked child
             self.fence()
+
+    def _expect(self, expected: int, parameter: torch.Tensor) -> bool:
+        """Fill the slots for a first save of that size. False: try again later."""
+        if self._pid != os.getpid() or self._thread != threading.get_ident():
+            return False  # the connection to the keeper belongs to that thread
+        if not self._is_closed:
+            framework = cast("Torch", self._framework)
+            self._slots.expect(expected, framework.device_for(parameter))
+        return True
 
     def _make_framework(self) -> Framework:
         return Torch(TorchDevice())
@@ -183,6 +197,11 @@ class Torch:
 
     def device(self) -> Device | None:
         return None if self._reader is None else self._reader.native
+
+    def device_for(self, parameter: torch.Tensor) -> Device | None:
+        """The device that will copy this parameter itself, if there is one."""
+        reads = self._reader is not None and self._reader.reads(local_part(parameter)[0])
+        return self.device() if reads else None
 
     def stream(self) -> int:
         return 0 if self._reader is None else self._reader.stream()

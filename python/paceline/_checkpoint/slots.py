@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import errno
 import logging
+import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from paceline.errors import CheckpointError
 T = TypeVar("T")
 
 _NOTES_GROWTH_BYTES = 1 << 16
+_WASTE_BYTES = 64 << 20  # a guess may be too large by this much, beside half of it
+_SLOTS = 3
 
 
 class Slots:
@@ -46,12 +49,32 @@ class Slots:
         self._where = where
         self._stream = stream
         self._saver: Saver | None = None
+        self._is_guessed = False  # `_saver` is for a size that no save has shown yet
+        self._is_new = False  # this object made the arena of `_saver`
         self._device_saves: DeviceSaves | None = None  # the device saves of `_saver`
 
     def prepare(self, planned: Planned, image_bytes: int) -> None:
         """Make the arena. Its memory is mapped and cleared in the background."""
         if self._saver is None:
             self._saver = self._open(image_bytes, planned.device)
+            self._is_guessed = True
+
+    def expect(self, image_bytes: int, device: Device | None) -> None:
+        """The same, for a size of which only the optimizers are known. Never fails.
+
+        Nothing is done if there was a save, if the slots are large enough, or if memory has no
+        room for all slots of that size: then the first save asks for what it needs.
+        """
+        before = self._saver
+        if before is not None:
+            is_enough = before.image_bytes_max >= image_bytes + _NOTES_GROWTH_BYTES
+            # Images of an earlier process are this rank's newest until its first save.
+            if is_enough or not self._is_guessed or not self._is_new:
+                return
+        with contextlib.suppress(CheckpointError):
+            self.close()
+            self._saver = self._open(image_bytes + _NOTES_GROWTH_BYTES, device, needs_all=True)
+            self._is_guessed = True
 
     def save(
         self,
@@ -107,14 +130,13 @@ class Slots:
         if self._device_saves is not None:
             with contextlib.suppress(RuntimeError):
                 self._device_saves.settle()
-        if self._saver is not None:
-            self._saver.stop_reserving()
-            # Wait for the thread: it would close the lock's file later and so release the next
-            # lock.
-            for thread in [one for one, saver in _reserving.items() if saver is self._saver]:
-                thread.join()
-        self._device_saves = None
-        self._saver = None
+        saver, self._saver = self._saver, None
+        if saver is not None:
+            _stop_filling(saver)
+        self._device_saves = None  # it unpins the memory
+        if saver is not None and self._is_new and self._is_guessed:  # no save came
+            with contextlib.suppress(OSError):
+                os.unlink(str(self._link.opened["arena"]))
 
     def _told(self, work: Callable[[], T]) -> T:
         try:
@@ -138,15 +160,26 @@ class Slots:
 
     def _saver_for(self, planned: Planned, image_bytes: int) -> Saver:
         image_bytes += _NOTES_GROWTH_BYTES
-        if self._saver is None or self._saver.image_bytes_max < image_bytes:
-            self.close()  # for a larger one
-            self._saver = self._open(image_bytes, planned.device)
+        saver = self._saver
+        if saver is not None and saver.image_bytes_max >= image_bytes:
+            is_wasteful = saver.image_bytes_max > 2 * image_bytes + _WASTE_BYTES
+            if not (is_wasteful and self._is_guessed and self._is_new):
+                self._is_guessed = False
+                return saver
+        self.close()  # for one of the right size
+        self._is_guessed = False
+        self._saver = self._open(image_bytes, planned.device)
         return self._saver
 
-    def _open(self, image_bytes: int, device: Device | None) -> Saver:
+    def _open(
+        self, image_bytes: int, device: Device | None, *, needs_all: bool = False
+    ) -> Saver:
+        """`needs_all`: fail if not all slots find room in memory."""
         image_bytes += image_bytes // 64
         self._link.reopen(self._hello(image_bytes))
         opened = self._link.opened
+        if needs_all and ("spilled" in opened or cast("int", opened["slots"]) < _SLOTS):
+            raise self._no_memory(MemoryError("not all slots"))
         if spilled := opened.get("spilled"):
             logging.getLogger("paceline").warning(
                 "images of rank %d are on a disk, in %s, because memory has no room; saving "
@@ -163,6 +196,7 @@ class Slots:
             )
         except (OSError, RuntimeError) as error:
             raise self._no_memory(error) from error
+        self._is_new = saver.reserved_slots == 0
         saves = None if device is None else self._on_device(saver, device)
         thread = threading.Thread(target=_reserve, args=(saver, saves), name="arena", daemon=True)
         _reserving[thread] = saver
@@ -187,11 +221,17 @@ class Slots:
 _reserving: dict[threading.Thread, Saver] = {}
 
 
+def _stop_filling(saver: Saver) -> None:
+    """Wait for the thread: it would close the lock's file later and so release the next lock."""
+    saver.stop_reserving()
+    for thread in [one for one, its in _reserving.items() if its is saver]:
+        thread.join()
+
+
 @atexit.register
 def _stop_reserving() -> None:
-    for thread, saver in list(_reserving.items()):
-        saver.stop_reserving()
-        thread.join()
+    for saver in set(_reserving.values()):
+        _stop_filling(saver)
 
 
 def _reserve(saver: Saver, saves: DeviceSaves | None) -> None:
