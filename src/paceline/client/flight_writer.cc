@@ -13,6 +13,7 @@
 #include <span>
 
 #include "paceline/base/fd.h"
+#include "paceline/base/retried.h"
 #include "paceline/client/memory_orders.h"
 #include "paceline/client/page_file.h"
 
@@ -28,7 +29,7 @@ Failure Refused(const std::string& path, int error_number) {
 // A tmpfs allocates pages when they are touched, and kills the process with SIGBUS if it is full.
 // So all pages are allocated first.
 void* MapNew(int fd, int* error_number) {
-  *error_number = posix_fallocate(fd, 0, static_cast<off_t>(kRingBytes));
+  *error_number = -ReserveRange(fd, 0, kRingBytes);
   if (*error_number != 0) return MAP_FAILED;
   void* memory = mmap(nullptr, kRingBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   *error_number = errno;

@@ -13,22 +13,13 @@
 #include <iterator>
 #include <utility>
 
+#include "paceline/base/retried.h"
 #include "paceline/base/text.h"
 
 namespace paceline::ckpt {
 namespace {
 
 constexpr size_t kEntriesMax = 1'000'000;
-
-// The call's result, or -errno. Repeats the call after EINTR.
-template <class Call>
-auto Retried(const Call& call) {
-  decltype(call()) result = 0;
-  do {
-    result = call();
-  } while (result < 0 && errno == EINTR);
-  return result < 0 ? static_cast<decltype(call())>(-errno) : result;
-}
 
 // The path without symbolic links; "" on failure.
 std::string RealPath(const std::string& path) {

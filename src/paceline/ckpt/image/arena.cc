@@ -13,6 +13,7 @@
 
 #include "paceline/base/check.h"
 #include "paceline/base/result.h"
+#include "paceline/base/retried.h"
 #include "paceline/base/text.h"
 #include "paceline/ckpt/image/chunk_copy.h"
 
@@ -68,7 +69,7 @@ int MakeRoom(int fd, uint64_t bytes, uint64_t reserved) {
     return ENOSPC;
   }
   if (::ftruncate(fd, static_cast<off_t>(bytes)) != 0) return errno;
-  return ::posix_fallocate(fd, 0, static_cast<off_t>(reserved));
+  return -ReserveRange(fd, 0, reserved);
 }
 
 uint64_t NextWord(uint64_t word, ArenaSlotState state) {
@@ -171,10 +172,7 @@ Result<void> Arena::Reserve(uint32_t index, const std::atomic<bool>* is_stopped)
     const uint64_t bytes = std::min(kReservedAtOnce, end - at);
     const bool must_stop = is_stopped != nullptr && is_stopped->load();
     if (must_stop && !is_new) break;  // else its pages are mapped at their first use
-    const int error =
-        must_stop ? ECANCELED
-        : is_new  ? ::posix_fallocate(fd_.get(), static_cast<off_t>(at), static_cast<off_t>(bytes))
-                  : 0;
+    const int error = must_stop ? ECANCELED : is_new ? -ReserveRange(fd_.get(), at, bytes) : 0;
     if (error != 0) {
       ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
                   static_cast<off_t>(end - begin));
