@@ -31,8 +31,8 @@ def steps_of(job: Job) -> Callable[[], int]:
     rings = Path(f"/dev/shm/paceline-{os.getuid()}") / job.card["id"] / "node0"
 
     def ask() -> int:
-        paths = [rings / f"rank-{rank}.ring" for rank in range(RANKS)]
-        if not all(path.exists() for path in paths):
+        paths = [path for rank in range(RANKS) for path in rings.glob(f"rank-{rank}.*.ring")]
+        if len(paths) < RANKS:
             return 0  # a rank has not made its ring yet
         readings = [_native.read_ring(path.read_bytes()) for path in paths]
         return min(int(str(reading["steps"])) for reading in readings)

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <string>
 
+#include "paceline/base/fnv.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
@@ -22,6 +24,8 @@ struct AgentFiles {
   // to a page of a file whose disk does not answer. Empty: in the run directory.
   std::string page_in_memory = {};
 
+  // Tells files in memory of two agents of one node apart, which have two run directories.
+  std::string Mark() const { return Hex(Fnv1a(run_dir)); }
   std::string NodeDir() const { return Concat(run_dir, "/nodes/", node); }
   std::string PageInRunDir() const { return Concat(NodeDir(), "/page"); }
   // The page of a job that has ended.

@@ -24,8 +24,6 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
-#include "paceline/base/fnv.h"
-#include "paceline/base/hex.h"
 #include "paceline/base/host_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
@@ -232,7 +230,7 @@ absl::StatusOr<std::unique_ptr<PageFile>> OpenPage(AgentSetup* setup) {
   if (!is_there && MakeArenaFolder(root, setup->files.node).ok()) {
     // The next incarnation of a node may run on this host before this one has left.
     setup->files.page_in_memory =
-        Concat(root, "/", setup->files.node, "/page-", Hex(Fnv1a(setup->files.run_dir)));
+        Concat(root, "/", setup->files.node, "/page-", setup->files.Mark());
     auto page = PageFile::AdoptOrMake(setup->files.Page(), identity);
     if (page.ok()) return page;
     LogWarning("page_in_run_dir", {{"why", page.status()}});
@@ -301,6 +299,7 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
 EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup) {
   return {.memory = ArenaRoots(setup.spec.job.job_id).memory,
           .node = setup.files.node,
+          .mark = setup.files.Mark(),
           .python = setup.spec.launch.python,
           .log_dir = setup.files.LogDir()};
 }

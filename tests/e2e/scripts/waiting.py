@@ -22,7 +22,9 @@ def until_others_wait() -> None:
     """Until each other rank is in a collective that this rank has not begun."""
     own = Path(os.environ["PACELINE_RING"])
     begun = collectives(own)
-    others = [own.with_name(f"rank-{local}.ring") for local in range(int(os.environ["WORLD_SIZE"]))
+    mark = own.name.partition(".")[2]
+    world = range(int(os.environ["WORLD_SIZE"]))
+    others = [own.with_name(f"rank-{local}.{mark}") for local in world
               if local != int(os.environ["LOCAL_RANK"])]
     while not all(any(not has_left and call not in begun
                       for call, has_left in collectives(other).items()) for other in others):

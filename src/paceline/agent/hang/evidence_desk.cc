@@ -80,7 +80,7 @@ void TakeRing(const FlightReading& reading, int64_t now_ns, RankEvidence* eviden
 
 EvidenceDesk::EvidenceDesk(Reactor& reactor, const Setup& setup, Answer answer)
     : reactor_(reactor),
-      rings_(setup.memory, setup.node),
+      rings_({setup.memory, setup.node, setup.mark}),
       sampler_(setup.python),
       log_dir_(setup.log_dir),
       answer_(std::move(answer)) {}

@@ -40,6 +40,7 @@ class EvidenceDesk {
   struct Setup {
     std::string memory;  // of the job, as ArenaRoots(job).memory; has the rings
     std::string node;
+    std::string mark;     // AgentFiles::Mark
     std::string python;   // the job's interpreter
     std::string log_dir;  // py-spy's output goes to folders here; the newest kFoldersMax stay
   };

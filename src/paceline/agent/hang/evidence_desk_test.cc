@@ -246,7 +246,7 @@ TEST(FlightRings, ReadsRingsOfThatWorldAloneAndRemovesThem) {
   std::filesystem::create_directory(dir.path() + "/memory");
   ASSERT_EQ(0, ::chmod((dir.path() + "/memory").c_str(), 0700));
   {
-    FlightRings rings(root, "node0");
+    FlightRings rings({root, "node0", "5eed"});
     ASSERT_NE("", rings.PathOf(0));
     EXPECT_FALSE(rings.Pulse(0, Generation(3)).has_value());
     WriteRing(rings.PathOf(0), 3);
@@ -261,6 +261,23 @@ TEST(FlightRings, ReadsRingsOfThatWorldAloneAndRemovesThem) {
   EXPECT_FALSE(std::filesystem::exists(root));
 }
 
+// The next incarnation of a node may run on this host before the former one has left.
+TEST(FlightRings, TwoAgentsOfOneNodeHaveRingsOfTheirOwn) {
+  const TestDir dir;
+  const std::string root = dir.path() + "/memory/job";
+  std::filesystem::create_directory(dir.path() + "/memory");
+  ASSERT_EQ(0, ::chmod((dir.path() + "/memory").c_str(), 0700));
+  FlightRings next({root, "node0", "fee1"});
+  {
+    FlightRings former({root, "node0", "5eed"});
+    WriteRing(former.PathOf(0), 3);
+    WriteRing(next.PathOf(0), 4);
+    EXPECT_TRUE(former.Pulse(0, Generation(3)).has_value());
+    former.set_is_over({});
+  }
+  EXPECT_TRUE(next.Pulse(0, Generation(4)).has_value()) << "the former one removed its own only";
+}
+
 TEST(EvidenceDesk, AnswersWithWhatRingAndKernelSay) {
   const TestDir dir;
   const std::string root = dir.path() + "/memory/job";
@@ -273,6 +290,7 @@ TEST(EvidenceDesk, AnswersWithWhatRingAndKernelSay) {
   EvidenceDesk desk(**reactor,
                     {.memory = root,
                      .node = "node0",
+                     .mark = "5eed",
                      .python = dir.path() + "/python",
                      .log_dir = dir.path() + "/logs"},
                     [&](const NodeEvidence& found) {
@@ -309,7 +327,7 @@ TEST(EvidenceDesk, AHangsQuestionAndAPersonsBothGetTheirAnswer) {
   std::filesystem::create_directory(dir.path() + "/logs");
   auto reactor = Reactor::Create();
   std::vector<uint64_t> rounds;
-  EvidenceDesk desk(**reactor, {root, "node0", "", dir.path() + "/logs"},
+  EvidenceDesk desk(**reactor, {root, "node0", "5eed", "", dir.path() + "/logs"},
                     [&](const NodeEvidence& found) {
                       rounds.push_back(found.round);
                       if (rounds.size() == 3) (*reactor)->Stop();
@@ -333,7 +351,7 @@ TEST(EvidenceDesk, KeepsTheNewestFoldersAlone) {
   }
   std::filesystem::create_directories(dir.path() + "/logs/g1");
   auto reactor = Reactor::Create();
-  EvidenceDesk desk(**reactor, {root, "node0", "", dir.path() + "/logs"},
+  EvidenceDesk desk(**reactor, {root, "node0", "5eed", "", dir.path() + "/logs"},
                     [&](const NodeEvidence&) { (*reactor)->Stop(); });
   desk.Ask({Generation(2), 1, {}});
   (*reactor)->Run();

@@ -47,7 +47,7 @@ ExitCause Abort() {
 
 TEST(FailedCall, BothLinesAreAddedToTheCauseOfARankThatAborts) {
   const TestDir dir;
-  const FlightRings rings(dir.path() + "/job", "node0");
+  const FlightRings rings({dir.path() + "/job", "node0", "5eed"});
   for (const uint32_t rank : {0U, 2U}) WriteRing(rings, rank, 32, "train.py:44");
   WriteRing(rings, 1, 36, "train.py:60");
   ExitCause cause = Abort();
@@ -61,7 +61,7 @@ TEST(FailedCall, BothLinesAreAddedToTheCauseOfARankThatAborts) {
 
 TEST(FailedCall, NothingIsAddedWithoutADifferenceOrForAnEndFromOutside) {
   const TestDir dir;
-  const FlightRings rings(dir.path() + "/job", "node0");
+  const FlightRings rings({dir.path() + "/job", "node0", "5eed"});
   for (uint32_t rank = 0; rank < kRanks; ++rank) WriteRing(rings, rank, 32, "train.py:44");
   ExitCause cause = Abort();
   ExplainByCalls(rings, kRanks, Generation(1), Rank(0), &cause);

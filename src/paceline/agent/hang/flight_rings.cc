@@ -19,7 +19,6 @@ namespace paceline::agent {
 namespace {
 
 constexpr std::string_view kRingPrefix = "rank-";
-constexpr std::string_view kRingSuffix = ".ring";
 
 // The first bytes of a file, in aligned memory. Read and not mapped, so that a truncated file
 // cannot crash the reader.
@@ -47,9 +46,11 @@ class Bytes {
 
 }  // namespace
 
-FlightRings::FlightRings(const std::string& root, const std::string& node)
-    : folder_(Concat(root, "/", node)), root_(root) {
-  const absl::Status made = MakeArenaFolder(root, node);
+FlightRings::FlightRings(const Place& place)
+    : folder_(Concat(place.root, "/", place.node)),
+      suffix_(Concat(".", place.mark, ".ring")),
+      root_(place.root) {
+  const absl::Status made = MakeArenaFolder(place.root, place.node);
   if (made.ok()) return;
   LogWarning("flight_rings", {{"why", made}});
   folder_.clear();
@@ -67,7 +68,7 @@ FlightRings::~FlightRings() {
   while (const dirent* entry = folder == nullptr ? nullptr : ::readdir(folder.get())) {
     const std::string_view name = entry->d_name;
     const bool is_ring =
-        name.starts_with(kRingPrefix) && name.find(kRingSuffix) != std::string_view::npos;
+        name.starts_with(kRingPrefix) && name.find(suffix_) != std::string_view::npos;
     if (!is_ring) continue;
     ::unlink(Concat(folder_, "/", name).c_str());
   }
@@ -77,7 +78,7 @@ FlightRings::~FlightRings() {
 }
 
 std::string FlightRings::PathOf(uint32_t local_rank) const {
-  return folder_.empty() ? "" : Concat(folder_, "/", kRingPrefix, local_rank, kRingSuffix);
+  return folder_.empty() ? "" : Concat(folder_, "/", kRingPrefix, local_rank, suffix_);
 }
 
 std::optional<RingPulse> FlightRings::Pulse(uint32_t local_rank, Generation generation) const {

@@ -2,7 +2,10 @@
 
 // The flight rings of this node's ranks: their paths, and reading them.
 //
-//   /dev/shm/paceline-UID/JOB/NODE/rank-2.ring    of local rank 2
+//   /dev/shm/paceline-UID/JOB/NODE/rank-2.MARK.ring    of local rank 2
+//
+// MARK stands for the run directory. A node may have two agents on one host for a while: its next
+// incarnation, in another run directory, may begin before the former one has left.
 //
 // They are in memory beside the arenas and not in the run directory, which may be on a network file
 // system whose outage must not block a rank. A ring outlives its rank and its agent. The agent that
@@ -20,9 +23,13 @@ namespace paceline::agent {
 
 class FlightRings {
  public:
-  // Makes the folder. `root` is ArenaRoots(job).memory. If the folder cannot be made, that is
-  // logged and there are no rings.
-  FlightRings(const std::string& root, const std::string& node);
+  struct Place {
+    std::string root;  // ArenaRoots(job).memory
+    std::string node;
+    std::string mark;  // AgentFiles::Mark
+  };
+  // Makes the folder. If it cannot be made, that is logged and there are no rings.
+  explicit FlightRings(const Place& place);
   ~FlightRings();
   FlightRings(const FlightRings&) = delete;
   FlightRings& operator=(const FlightRings&) = delete;
@@ -43,6 +50,7 @@ class FlightRings {
 
  private:
   std::string folder_;
+  std::string suffix_;  // ".MARK.ring"
   std::string root_;
   bool is_over_ = false;
   std::string page_;  // "": not in memory
