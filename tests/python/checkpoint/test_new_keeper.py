@@ -31,13 +31,25 @@ print(start, int(state["x"]))
 """
 
 
-def test_a_new_keeper_goes_on_above_what_an_earlier_one_has_stored(tmp_path: Path) -> None:
-    """Its worlds began at generation 1 again, so storage refused what it saved as older."""
+SLOW = SCRIPT.replace(
+    "directory_id._Directory.patience = 60.0  # a busy disk may answer late",
+    "directory_id._Directory.ask = lambda *_: threading.Event().wait()",
+).replace("import sys,", "import sys, threading,")
+
+
+@pytest.mark.parametrize("script", [SCRIPT, SLOW], ids=["told", "slow"])
+def test_a_new_keeper_goes_on_above_what_an_earlier_one_has_stored(
+    script: str, tmp_path: Path
+) -> None:
+    """Its worlds began at generation 1 again, so storage refused what it saved as older.
+
+    If its directory is slow, a rank starts without a look at it, and the keeper looks.
+    """
     env = {**os.environ, "PACELINE_TIMERS_STORAGE_WAIT": "2s"}
     seen = []
     for run in range(4):
         done = subprocess.run(
-            [sys.executable, "-c", SCRIPT, str(tmp_path / "c")],
+            [sys.executable, "-c", script, str(tmp_path / "c")],
             env=env, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

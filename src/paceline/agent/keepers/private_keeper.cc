@@ -145,8 +145,7 @@ class PrivateKeeper {
     if (world.host > 0) return begun_;
     const uint64_t others = world.hosts > 1 ? crew_->newest_generation() : 0;
     // Storage refuses a generation lower than one that an earlier keeper has stored.
-    const uint64_t stored = world.in_directory.value_or(SavedStep{}).generation;
-    const uint64_t newest = std::max({station_->NewestImage(), others, stored});
+    const uint64_t newest = std::max({station_->NewestImage(), others, stored_generation_});
     if (IsOfDeadKeeper(world) && world.generation >= newest) return Generation(world.generation);
     return Generation(std::max(newest, world_.generation.value()) + 1);
   }
@@ -275,7 +274,6 @@ class PrivateKeeper {
     Follow(pid, LauncherIn(open));
     const bool is_alone = world->attempt.empty();
     const bool is_same = world->attempt == attempt_;
-    const uint64_t stored = world->in_directory.value_or(SavedStep{}).generation;
     // A single process waits until the earlier run's newest step is in storage. Ranks that a
     // launcher restarts continue from memory at once.
     if (is_alone && is_ending_) {
@@ -287,6 +285,9 @@ class PrivateKeeper {
                                             : "the keeper of rank 0's host"};
     }
     const bool is_first = is_alone && !station_->has_ranks() && compared_for_ != pid;
+    if (!NoteStored(*world, JsonText(open, "directory"), is_first)) {
+      return {.waits_for = "the directory of checkpoints to be read"};
+    }
     bool drops_memory = false;
     if ((!is_same || is_first) && world->in_directory.has_value()) {
       compared_for_ = pid;
@@ -295,10 +296,26 @@ class PrivateKeeper {
     // The world of a single process was formed before the process came and reported the directory's
     // generations.
     const bool is_behind =
-        is_first && (stored >= world_.generation.value() || IsOfDeadKeeper(*world));
+        is_first && (stored_generation_ >= world_.generation.value() || IsOfDeadKeeper(*world));
     if (!is_same || is_behind || drops_memory) Form(*world, drops_memory);
     is_ending_ = false;
     return {};
+  }
+
+  // Notes the highest generation in the directory: as the rank saw it at its start, or, if the
+  // directory was too slow for the rank, as the keeper sees it. Ranks that a launcher restarts tell
+  // nothing, and their keeper knows the directory already. False: the look has not ended yet.
+  bool NoteStored(const RankWorld& world, const std::string& directory, bool is_first) {
+    std::optional<uint64_t> stored = 0;
+    if (world.in_directory.has_value()) {
+      stored = world.in_directory->generation;
+    } else if (world.host == 0 && (is_first || !knows_stored_)) {
+      stored = station_->StoredGeneration(directory);
+    }
+    if (!stored.has_value()) return false;
+    knows_stored_ = true;
+    stored_generation_ = std::max(stored_generation_, *stored);
+    return true;
   }
 
   // Watches the process, because its children may hold the connection open; and its launcher,
@@ -318,6 +335,7 @@ class PrivateKeeper {
     if (link_ != nullptr) link_->SayRanks(station_->has_ranks());
     if (station_->has_ranks()) return;
     compared_for_ = 0;
+    station_->ForgetStored();
     OnIdle();
     station_->Readmit();  // restarted ranks may wait for the end of these
     EndWhenAllHaveGone();
@@ -408,16 +426,18 @@ class PrivateKeeper {
   core::CheckpointLedger ledger_;
   core::CheckpointBook book_;
   World world_;
-  std::string attempt_;           // of world_; empty: a single process
-  std::deque<std::string> past_;  // ended attempts
-  uint32_t hosts_ = 1;            // of world_
-  uint64_t counts_from_ = 0;      // the generation; older images in memory are outdated
-  bool has_compared_ = false;     // a run has reported the content of the directory
-  pid_t compared_for_ = 0;        // the single process whose look at the directory was used
-  std::string joined_;            // the attempt of link_
-  Generation begun_;              // link_'s world, once rank 0's keeper has announced it
-  bool is_ending_ = false;        // no rank is left; the newest step goes to storage
-  int64_t idle_since_ns_ = 0;     // when the last rank or launcher ended
+  std::string attempt_;             // of world_; empty: a single process
+  std::deque<std::string> past_;    // ended attempts
+  uint32_t hosts_ = 1;              // of world_
+  uint64_t counts_from_ = 0;        // the generation; older images in memory are outdated
+  bool has_compared_ = false;       // a run has reported the content of the directory
+  uint64_t stored_generation_ = 0;  // the highest one in the directory
+  bool knows_stored_ = false;       // the directory was read for stored_generation_, or is away
+  pid_t compared_for_ = 0;          // the single process whose look at the directory was used
+  std::string joined_;              // the attempt of link_
+  Generation begun_;                // link_'s world, once rank 0's keeper has announced it
+  bool is_ending_ = false;          // no rank is left; the newest step goes to storage
+  int64_t idle_since_ns_ = 0;       // when the last rank or launcher ended
   Reactor::TimerId timer_ = 0;
   Reactor::TimerId idle_timer_ = 0;
   ProcessWatch ranks_;      // by pid

@@ -12,6 +12,12 @@
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
+namespace {
+
+// How long a keeper waits for the directory before it numbers a world without it.
+constexpr int64_t kWorldLookMaxNs = 10'000'000'000;
+
+}  // namespace
 
 CheckpointStation::CheckpointStation(Reactor& reactor, Setup setup, Listener listener)
     : reactor_(reactor),
@@ -101,6 +107,7 @@ void CheckpointStation::OpenToPeers(Setup::Peers with) {
 CheckpointStation::~CheckpointStation() {
   reactor_.Cancel(timer_);
   reactor_.Cancel(waiting_timer_);
+  reactor_.Cancel(world_look_.timer);
 }
 
 // ---- called by the agent ----
@@ -129,6 +136,29 @@ uint64_t CheckpointStation::NewestImage() {
   }
   for (const MemoryImage& image : on_disk_) newest = std::max(newest, image.saved.generation);
   return newest;
+}
+
+std::optional<uint64_t> CheckpointStation::StoredGeneration(const std::string& directory) {
+  if (world_look_.directory != directory) {
+    ForgetStored();
+    world_look_.directory = directory;
+    reader_->Add(LookTask{directory, {}, /*is_for_world=*/true});
+    world_look_.timer =
+        reactor_.CallAt(MonotonicNs() + kWorldLookMaxNs, [this] { EndWorldLook(0); });
+  }
+  return world_look_.generation;
+}
+
+void CheckpointStation::ForgetStored() {
+  reactor_.Cancel(world_look_.timer);
+  world_look_ = {};
+}
+
+void CheckpointStation::EndWorldLook(uint64_t generation) {
+  reactor_.Cancel(std::exchange(world_look_.timer, 0));
+  if (world_look_.directory.empty() || world_look_.generation.has_value()) return;
+  world_look_.generation = generation;
+  Readmit();
 }
 
 void CheckpointStation::Linked() { Feed(core::StationLinked{}); }
@@ -263,6 +293,14 @@ void CheckpointStation::On(const CommitDone& done) {
 }
 
 void CheckpointStation::On(const LookDone& done) {
+  if (done.is_for_world) {
+    if (done.directory != world_look_.directory) return;
+    uint64_t generation = done.stored.has_value() ? done.stored->saved.generation : 0;
+    for (const ckpt::PassedOver& one : done.passed_over) {
+      generation = std::max(generation, SavedStepIn(one.name).value_or(SavedStep()).generation);
+    }
+    return EndWorldLook(generation);
+  }
   if (!done.problem.empty()) {
     LogWarning("storage_away", {{"directory", done.directory}, {"why", done.problem}});
   }

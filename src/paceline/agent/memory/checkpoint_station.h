@@ -106,6 +106,12 @@ class CheckpointStation {
   void ReleaseClaim() { claims_->Release(); }
   // The generation of the newest image in memory or on the local disk; 0 if there is none.
   uint64_t NewestImage();
+  // The highest generation in the directory, as this station sees it; the first call begins the
+  // look. 0: none, or the directory did not answer within 10 s. None: not known yet, and Readmit
+  // follows.
+  std::optional<uint64_t> StoredGeneration(const std::string& directory);
+  // The next call of StoredGeneration looks again.
+  void ForgetStored();
   void Take(const CheckpointOrder& order);
 
   // The job ends, and none of this node's images are needed.
@@ -153,6 +159,7 @@ class CheckpointStation {
   // Why this job must not write to its directory; empty if it may.
   std::string WhyLost(const std::string& directory) const;
   void On(const LookDone& done);
+  void EndWorldLook(uint64_t generation);
   void On(const FetchDone& done);
   void On(const ImageFreed& freed);
   void On(const ClaimDone&) {}   // the claim desk handles it
@@ -201,6 +208,11 @@ class CheckpointStation {
   std::vector<std::shared_ptr<const ImageClaim>> kept_;
   std::optional<SavedStep> persisting_;  // the newest step of which images are being written
   uint64_t persist_bytes_ = 0;           // of that step, on this node
+  struct {
+    std::string directory;  // empty: there is no look
+    std::optional<uint64_t> generation;
+    Reactor::TimerId timer = 0;
+  } world_look_;  // see StoredGeneration
   Reactor::TimerId timer_ = 0;
   Instant armed_for_ = Instant::Max();
   std::vector<Waiting> waiting_;

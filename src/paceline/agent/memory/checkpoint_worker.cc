@@ -136,6 +136,7 @@ void CheckpointWorker::Do(const CommitTask& task) {
 
 void CheckpointWorker::Do(const LookTask& task) {
   LookDone done{task.directory, "", std::nullopt};
+  done.is_for_world = task.is_for_world;
   const Result<ckpt::Store*> store = store_.At(task.directory);
   const auto newest = store.ok() ? ckpt::Newest(*store, task.except)
                                  : Result<std::optional<StoredCheckpoint>>(store.failure());

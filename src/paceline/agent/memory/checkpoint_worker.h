@@ -52,6 +52,7 @@ struct CommitTask {
 struct LookTask {
   std::string directory;
   std::set<std::string> except;
+  bool is_for_world = false;  // a keeper wants to number a world, and no station has asked
 };
 // For a restore: fetches the files that ranks read, if the store has no paths.
 struct FetchTask {
@@ -109,6 +110,7 @@ struct LookDone {
   bool is_refused = false;                         // the store refuses these credentials
   bool is_newer = false;                           // a newer version wrote the newest checkpoint
   std::vector<ckpt::PassedOver> passed_over = {};  // newer than `stored`
+  bool is_for_world = false;                       // of the task
 };
 struct ClaimDone {
   ClaimTask task;
