@@ -6,7 +6,6 @@ import atexit
 import contextlib
 import errno
 import logging
-import os
 import threading
 import warnings
 from collections.abc import Callable
@@ -134,9 +133,9 @@ class Slots:
         if saver is not None:
             _stop_filling(saver)
         self._device_saves = None  # it unpins the memory
-        if saver is not None and self._is_new and self._is_guessed:  # no save came
-            with contextlib.suppress(OSError):
-                os.unlink(str(self._link.opened["arena"]))
+        if saver is not None:
+            _open_savers.remove(saver)
+            saver.give_back_unused(removes=True)
 
     def _told(self, work: Callable[[], T]) -> T:
         try:
@@ -197,6 +196,7 @@ class Slots:
         except (OSError, RuntimeError) as error:
             raise self._no_memory(error) from error
         self._is_new = saver.reserved_slots == 0
+        _open_savers.append(saver)
         saves = None if device is None else self._on_device(saver, device)
         thread = threading.Thread(target=_reserve, args=(saver, saves), name="arena", daemon=True)
         _reserving[thread] = saver
@@ -216,6 +216,8 @@ class Slots:
         )
 
 
+# Savers of this process that no Slots has closed.
+_open_savers: list[Saver] = []
 # Threads that map memory. If the interpreter ends while such a thread is in C++, the thread is
 # unwound there and the process aborts (std::terminate). So each is told to stop first.
 _reserving: dict[threading.Thread, Saver] = {}
@@ -230,8 +232,9 @@ def _stop_filling(saver: Saver) -> None:
 
 @atexit.register
 def _stop_reserving() -> None:
-    for saver in set(_reserving.values()):
+    for saver in set(_open_savers) | set(_reserving.values()):
         _stop_filling(saver)
+        saver.give_back_unused(removes=False)  # a later exit handler may save
 
 
 def _reserve(saver: Saver, saves: DeviceSaves | None) -> None:

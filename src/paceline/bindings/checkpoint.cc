@@ -148,6 +148,7 @@ void BindSaving(nb::module_& module) {
              RaiseIfFailed(reserved);
            })
       .def("stop_reserving", &Saver::StopReserving)
+      .def("give_back_unused", &Saver::GiveBackUnused, nb::arg("removes"))
       .def_prop_ro("reserved_slots", &Saver::reserved_slots)
       .def_prop_ro("image_bytes_max", &Saver::image_bytes_max)
       .def("save", &Save, nb::arg("layout"), nb::arg("plan"), nb::arg("notes"), nb::arg("saved"),

@@ -7,6 +7,9 @@
 #include <cstring>
 #include <utility>
 
+#include "paceline/base/result.h"
+#include "paceline/client/quiet_thread.h"
+
 namespace paceline::client {
 namespace {
 
@@ -38,8 +41,15 @@ Result<std::unique_ptr<Saver>> Saver::Open(const std::string& path,
   ASSIGN_OR_RETURN(Fd lock, Lock(path + ".lock"));
   ASSIGN_OR_RETURN(auto arena, ckpt::Arena::OpenOrMake(path, identity, size));
   arena->ForgetUnfinished();
-  return std::unique_ptr<Saver>(new Saver(std::move(arena), std::move(lock)));
+  return std::unique_ptr<Saver>(new Saver(std::move(arena), std::move(lock), path));
 }
+
+Saver::Saver(std::unique_ptr<ckpt::Arena> arena, Fd lock, std::string path)
+    : arena_(std::move(arena)),
+      path_(std::move(path)),
+      owner_(::getpid()),
+      is_new_(reserved_slots() == 0),
+      lock_(std::move(lock)) {}
 
 Result<bool> Saver::Save(const ckpt::Image& layout, std::span<const void* const> sources,
                          ckpt::SaveStep what) {
@@ -63,7 +73,10 @@ Result<bool> Saver::TakeSlot(ckpt::SaveStep* what, const std::function<Result<vo
   what->keep = held_.Keep(arena_->hold());
   for (;;) {
     const Result<void> taken = take();
-    if (taken.ok()) return true;
+    if (taken.ok()) {
+      has_saved_ = true;
+      return true;
+    }
     if (taken.failure().kind != FailureKind::kBusy) return taken.failure();
     ASSIGN_OR_RETURN(const bool is_another, ReserveAnother());
     if (!is_another) return false;
@@ -71,25 +84,41 @@ Result<bool> Saver::TakeSlot(ckpt::SaveStep* what, const std::function<Result<vo
 }
 
 Result<void> Saver::Reserve(const std::function<Result<void>(uint32_t slot)>& then) {
+  const QuietThread quiet;
   for (uint32_t i = 0; i < arena_->slot_count(); ++i) {
-    if (is_stopped_) return {};
-    const Result<void> reserved = ReserveSlot(i, &is_stopped_);
-    if (!reserved.ok()) return is_stopped_ ? Result<void>() : reserved;
+    for (bool is_whole = false; !is_whole;) {
+      if (is_stopped_) {
+        GiveBackPart(i);
+        return {};
+      }
+      ASSIGN_OR_RETURN(is_whole, ReservePiece(i));
+    }
     if (then != nullptr) RETURN_IF_ERROR(then(i));
   }
   return {};
 }
 
-Result<void> Saver::ReserveSlot(uint32_t slot, const std::atomic<bool>* is_stopped) {
+Result<bool> Saver::ReservePiece(uint32_t slot) {
   std::unique_lock lock(mutex_);
-  done_.wait(lock, [&] { return !is_reserving_; });
-  is_reserving_ = true;
-  lock.unlock();
-  const Result<void> reserved = arena_->Reserve(slot, is_stopped);
-  lock.lock();
-  is_reserving_ = false;
-  done_.notify_all();
-  return reserved;
+  has_taken_over_.wait(lock, [&] { return !is_awaited_; });
+  return arena_->ReservePiece(slot, &reserved_to_[slot]);
+}
+
+void Saver::GiveBackPart(uint32_t slot) {
+  const std::lock_guard lock(mutex_);
+  if (arena_->IsReserved(slot)) return;
+  arena_->GiveBack(slot);
+  reserved_to_[slot] = 0;
+}
+
+bool Saver::GiveBackUnused(bool removes) {
+  // A forked child shares the memory with its parent.
+  if (!is_new_ || has_saved_ || owner_ != ::getpid() || !arena_->Sealed().empty()) return false;
+  const std::lock_guard lock(mutex_);
+  for (uint32_t i = 0; i < arena_->slot_count(); ++i) arena_->GiveBack(i);
+  reserved_to_ = {};
+  if (removes) ::unlink(path_.c_str());
+  return true;
 }
 
 uint32_t Saver::reserved_slots() const {
@@ -101,17 +130,26 @@ uint32_t Saver::reserved_slots() const {
 Result<bool> Saver::ReserveAnother() {
   const uint32_t before = reserved_slots();
   if (before == arena_->slot_count()) return false;
-  {
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [&] { return !is_reserving_ || reserved_slots() > before; });
-  }
-  for (uint32_t i = 0; reserved_slots() == before; ++i) {
-    if (arena_->IsReserved(i)) continue;
-    const Result<void> reserved = ReserveSlot(i);
-    if (!reserved.ok() && before < 2) return reserved.failure();
-    if (!reserved.ok()) return false;
-  }
-  return true;
+  is_awaited_ = true;
+  const auto reserve = [&]() -> Result<bool> {
+    const std::lock_guard lock(mutex_);
+    for (uint32_t i = 0; reserved_slots() == before; ++i) {
+      if (arena_->IsReserved(i)) continue;
+      for (bool is_whole = false; !is_whole;) {
+        const Result<bool> reserved = arena_->ReservePiece(i, &reserved_to_[i]);
+        if (!reserved.ok() && before < 2) return reserved.failure();
+        if (!reserved.ok()) return false;
+        is_whole = *reserved;
+      }
+    }
+    return true;
+  };
+  const Result<bool> is_another = reserve();
+  is_awaited_ = false;
+  // Notified under the lock: the thread may have just found is_awaited_ set, and not wait yet.
+  const std::lock_guard lock(mutex_);
+  has_taken_over_.notify_all();
+  return is_another;
 }
 
 }  // namespace paceline::client

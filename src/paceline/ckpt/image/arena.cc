@@ -22,8 +22,9 @@ namespace {
 
 constexpr uint64_t kImageBytesMax = uint64_t{1} << 46;
 // The kernel holds the lock of the address space while it maps a range. With long ranges a malloc
-// of the training process would wait that long.
-constexpr uint64_t kReservedAtOnce = uint64_t{8} << 20;
+// of the training process would wait that long; so would a save that takes over from a thread of
+// low priority.
+constexpr uint64_t kReservedAtOnce = uint64_t{2} << 20;
 
 // File and notes share the room of an image. Each may end with a partial chunk.
 uint64_t ControlBytes(uint64_t image_bytes) {
@@ -164,24 +165,37 @@ Result<std::unique_ptr<Arena>> Arena::Map(Fd fd, uint64_t size) {
   return std::unique_ptr<Arena>(new Arena(std::move(fd), static_cast<std::byte*>(memory), size));
 }
 
-Result<void> Arena::Reserve(uint32_t index, const std::atomic<bool>* is_stopped) {
-  const uint64_t begin = ImageAt(index);
-  const uint64_t end = begin + header().image_bytes;
+Result<void> Arena::Reserve(uint32_t index) {
+  uint64_t done = 0;
+  for (bool is_whole = false; !is_whole;) {
+    ASSIGN_OR_RETURN(is_whole, ReservePiece(index, &done));
+  }
+  return {};
+}
+
+Result<bool> Arena::ReservePiece(uint32_t index, uint64_t* done) {
+  const uint64_t whole = header().image_bytes;
+  const uint64_t at = ImageAt(index) + *done;
+  const uint64_t bytes = std::min(kReservedAtOnce, whole - *done);
   const bool is_new = !IsReserved(index);
-  for (uint64_t at = begin; at < end; at += kReservedAtOnce) {
-    const uint64_t bytes = std::min(kReservedAtOnce, end - at);
-    const bool must_stop = is_stopped != nullptr && is_stopped->load();
-    if (must_stop && !is_new) break;  // else its pages are mapped at their first use
-    const int error = must_stop ? ECANCELED : is_new ? -ReserveRange(fd_.get(), at, bytes) : 0;
-    if (error != 0) {
-      ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
-                  static_cast<off_t>(end - begin));
+  if (is_new && bytes > 0) {
+    if (const int error = -ReserveRange(fd_.get(), at, bytes); error != 0) {
+      GiveBack(index);
+      *done = 0;
       return SystemError(Concat("cannot reserve slot ", index, " of"), "an arena", error);
     }
-    MapPages(at, bytes);
   }
+  if (bytes > 0) MapPages(at, bytes);
+  *done += bytes;
+  if (*done < whole) return false;
   if (is_new) SetState(index, ArenaSlotState::kFree);
-  return {};
+  return true;
+}
+
+void Arena::GiveBack(uint32_t index) {
+  SetState(index, ArenaSlotState::kUnreserved);
+  ::fallocate(fd_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(ImageAt(index)), static_cast<off_t>(header().image_bytes));
 }
 
 bool Arena::IsReserved(uint32_t index) const {

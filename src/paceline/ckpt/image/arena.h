@@ -61,8 +61,12 @@ class Arena {
   // Reserves the slot's memory in the file system and maps it, at about a second a GiB; otherwise
   // the first save would pay for it. Later calls only map. Changes no byte. Safe beside Save and
   // readers, in one thread at a time. kFull: the slot stays unreserved and its room is given back.
-  // kSystem: `is_stopped` was set, and an incomplete slot was given back.
-  Result<void> Reserve(uint32_t slot, const std::atomic<bool>* is_stopped = nullptr);
+  Result<void> Reserve(uint32_t slot);
+  // The same for the next piece of the slot, after its first `*done` bytes. Moves `*done` on; after
+  // a failure it is 0 again. True: the slot is complete.
+  Result<bool> ReservePiece(uint32_t slot, uint64_t* done);
+  // Frees the slot's memory for other programs, and its image with it.
+  void GiveBack(uint32_t slot);
   bool IsReserved(uint32_t slot) const;
 
   // Called when a writer starts: frees the slots that a dead writer was filling.

@@ -253,15 +253,26 @@ TEST_F(ArenaTest, ASlotThatGetsNoMemoryIsNotUsed) {
   EXPECT_TRUE(again->IsReserved(2)) << "the next process finds the memory that there is now";
 }
 
-TEST_F(ArenaTest, AReservationThatIsStoppedGivesBackWhatItTook) {
+TEST_F(ArenaTest, ASlotIsReservedPieceByPieceAndGivenBack) {
   const auto arena = Arena::OpenOrMake(path_, identity_, {kImage, 2});
   ASSERT_TRUE(arena.ok());
-  const std::atomic<bool> is_stopped = true;
-  EXPECT_FALSE((*arena)->Reserve(0, &is_stopped).ok());
-  EXPECT_FALSE((*arena)->IsReserved(0));
-  ASSERT_TRUE((*arena)->Reserve(0).ok());
-  EXPECT_TRUE((*arena)->Reserve(0, &is_stopped).ok()) << "it has its memory already";
+  struct stat empty {};
+  ASSERT_EQ(::stat(path_.c_str(), &empty), 0);
+  uint64_t done = 0;
+  while (done + (2 << 20) < (*arena)->image_bytes_max()) {
+    const uint64_t before = done;
+    ASSERT_FALSE(*(*arena)->ReservePiece(0, &done));
+    ASSERT_GT(done, before);
+  }
+  EXPECT_FALSE((*arena)->IsReserved(0)) << "a part is missing";
+  EXPECT_TRUE(*(*arena)->ReservePiece(0, &done));
   EXPECT_TRUE((*arena)->IsReserved(0));
+  EXPECT_TRUE(*(*arena)->ReservePiece(0, &done)) << "nothing is left to do";
+  (*arena)->GiveBack(0);
+  EXPECT_FALSE((*arena)->IsReserved(0));
+  struct stat given_back {};
+  ASSERT_EQ(::stat(path_.c_str(), &given_back), 0);
+  EXPECT_EQ(given_back.st_blocks, empty.st_blocks);
 }
 
 TEST_F(ArenaTest, AFileThatWasCutOffIsReplaced) {
