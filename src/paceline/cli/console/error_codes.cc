@@ -10,7 +10,7 @@
 namespace paceline::cli {
 namespace {
 
-// PL-E001 … 019 command line and settings · 020 … 029 run directories and jobs · 030 … 049 control
+// PL-E001 … 019 command line and settings · 020 … 029 run directories and jobs · 030 … 059 control
 // plane and host · 060 … 069 training · 070 … 079 waiting · 099 ours · 101 … security · PL-W
 // warnings.
 constexpr ErrorCode kCodes[] = {
@@ -155,6 +155,9 @@ constexpr ErrorCode kCodes[] = {
      "the first host was started again without --resume. This host does not change jobs by "
      "itself. Start the same command again to join the new job; on a cluster the platform "
      "restarts the container."},
+    {"PL-E050", "the job cannot go on in the background", kExitTrainingFailed,
+     "`--detach` needs one more process and a few open files, and this user has no room for them. "
+     "The job was not started."},
 
     {"PL-E060", "training failed", kExitTrainingFailed,
      "A rank failed and the recovery ladder has no rung left. The traceback of the rank that "

@@ -2,12 +2,8 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -29,6 +25,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/job/run_dir.h"
+#include "paceline/cli/run/detach.h"
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/launcher.h"
 #include "paceline/cli/run/lone_stop.h"
@@ -166,8 +163,6 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_
   return problem;
 }
 
-std::string LauncherLog(const PreparedRun& run) { return run.dir.path + "/logs/launcher.log"; }
-
 // What to do before the job is resumed, so that its last step gets to storage.
 std::string MendingOf(const NotStored& left) {
   if (left.reason == core::kDirectoryUnknown) return "";
@@ -227,69 +222,6 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
     if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
   }
   return end.exit_code;
-}
-
-// The size of a file; 0 if there is none. The launcher's log may begin with errors of earlier
-// launchers of this directory.
-size_t BytesOf(const std::string& path) {
-  struct stat found {};
-  return ::stat(path.c_str(), &found) == 0 ? static_cast<size_t>(found.st_size) : 0;
-}
-
-// The message of a detached launcher's parent if the launcher ended before its master answered. The
-// first problem in the launcher's log is the cause; later ones follow from it.
-int TellFailedStart(const PreparedRun& run, pid_t child, size_t log_begin, Output& out) {
-  constexpr size_t kSaidBytesMax = 64 << 10;
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  const std::string log = LauncherLog(run);
-  const std::string text = ReadText(log, log_begin + kSaidBytesMax);
-  const std::string said = text.substr(std::min(log_begin, text.size()));
-  if (const std::optional<Problem> first = FirstProblemIn(said)) {
-    out.Say(Concat("The job ended before its master answered; ", log, " has all of it."));
-    out.Fail(*first);
-  } else {
-    out.Fail({.code = "PL-E060",
-              .what = "the job ended before its master answered",
-              .where = log,
-              .why = said.empty() ? "the launcher ended without a message" : said,
-              .fix = "run it without --detach to see what happens"});
-  }
-  return WIFEXITED(status) && WEXITSTATUS(status) != 0 ? WEXITSTATUS(status)
-                                                       : int{kExitTrainingFailed};
-}
-
-// Forks before any thread exists. The child goes on in a session of its own, and writes into
-// *serving when its master answers. The parent returns only then, so that the next command finds
-// the job. Returns the parent's exit code, or none in the child.
-std::optional<int> Detach(PreparedRun& run, Output& out, Fd* serving) {
-  std::array<int, 2> ends{-1, -1};
-  if (::pipe2(ends.data(), O_CLOEXEC) != 0) return std::nullopt;
-  Fd reader(ends[0]);
-  const size_t log_begin = BytesOf(LauncherLog(run));
-  *serving = Fd(ends[1]);
-  const pid_t child = ::fork();
-  if (child > 0) {
-    serving->Close();
-    char told = 0;
-    if (::read(reader.get(), &told, 1) != 1) return TellFailedStart(run, child, log_begin, out);
-    out.DataLine(run.card.job_id);
-    return kExitDone;
-  }
-  if (child < 0) return std::nullopt;
-  ::setsid();
-  // Commands look for the launcher's pid, so this must be the pid of the process that stays.
-  run.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
-  if (Check problem = SaveJobCard(run.card, run.dir.path, run.runtime_dir)) out.Warn(*problem);
-  const Fd input(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-  const Fd output(
-      ::open(LauncherLog(run).c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
-  if (input.is_open()) ::dup2(input.get(), STDIN_FILENO);
-  if (output.is_open()) {
-    ::dup2(output.get(), STDOUT_FILENO);
-    ::dup2(output.get(), STDERR_FILENO);
-  }
-  return std::nullopt;
 }
 
 // "100", "30s", "auto": as _checkpoint/interval.py reads it, refused here before anything starts.
