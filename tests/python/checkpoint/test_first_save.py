@@ -17,7 +17,7 @@ pytestmark = pytest.mark.usefixtures("own_keeper")
 ELEMENTS = 1 << 20  # of the only parameter, 4 bytes each
 
 
-def training() -> tuple[torch.nn.Module, torch.optim.Optimizer, Callable[[], None]]:
+def training() -> tuple[torch.nn.Linear, torch.optim.Optimizer, Callable[[], None]]:
     model = torch.nn.Linear(ELEMENTS, 1, bias=False)
     optimizer = torch.optim.AdamW(model.parameters())
 
