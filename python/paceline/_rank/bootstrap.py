@@ -92,6 +92,10 @@ def begin(birth: Birth) -> None:
     store.be_patient()
     try:
         _execute(birth.entry)
+    except SystemExit as end:
+        if end.code not in (None, 0):
+            error_record.mark()
+        raise
     finally:
         own = phases.current()
         if own is not None:

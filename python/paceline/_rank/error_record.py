@@ -37,6 +37,19 @@ def record(error: BaseException) -> None:
         say(f"no error record: {problem!r}")
 
 
+def mark() -> None:
+    """Mark the page without a record: the script ends by a SystemExit that is no success.
+
+    Never raises.
+    """
+    try:
+        session = progress.session()
+        if session is not None:
+            session.failed()
+    except Exception as problem:
+        say(f"the page is not marked: {problem!r}")
+
+
 def describe(
     error: BaseException, step: int, monotonic_ns: int, *, has_stepped: bool = False
 ) -> dict[str, object]:

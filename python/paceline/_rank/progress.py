@@ -122,7 +122,7 @@ def phase(name: str) -> "AbstractContextManager[None]":
 
     Args:
         name: "eval": evaluation, sampling or other long work without training steps. It is never
-            judged to hang; after 600 s the launcher says that the other ranks wait for this one.
+            judged to hang; after 10 s the launcher says that the other ranks wait for this one.
             "checkpoint": saving by other means than paceline's. "data": reading or preparing data
             without a torch DataLoader.
 

@@ -20,6 +20,8 @@ namespace {
 // need longer. Only the cause depends on it.
 constexpr int64_t kStarterWordNs = 500'000'000;
 constexpr size_t kStderrTailBytes = 4096;
+// A process ends in this time after its script's exception, in most cases.
+constexpr int64_t kRaisedQuietNs = diagnose::kQuietMin.nanoseconds();
 
 const char* EntryName(EntryKind entry) {
   switch (entry) {
@@ -291,7 +293,14 @@ std::vector<RankReport> RankTable::ReadProgress() {
   for (auto& [local_rank, rank] : ranks_) {
     const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
     if (!reading.has_value() || reading->wait_status.has_value()) continue;
-    NoteQuiet(&rank, &reports.emplace_back(ReportOf(*reading)));
+    RankReport& report = reports.emplace_back(ReportOf(*reading));
+    NoteQuiet(&rank, &report);
+    // However slow its steps were. It has no step any more.
+    const bool has_raised = reading->error_monotonic_ns != 0;
+    if (has_raised && MonotonicNs() - reading->error_monotonic_ns > kRaisedQuietNs) {
+      report.is_quiet = true;
+      report.phase = RankPhase::kEnd;
+    }
   }
   return reports;
 }
@@ -314,7 +323,14 @@ std::vector<WatchedRank> RankTable::Watched(Generation generation) const {
   std::vector<WatchedRank> watched;
   for (const auto& [local_rank, rank] : ranks_) {
     if (rank.generation != generation) continue;
-    watched.push_back({.rank = rank.rank, .local_rank = local_rank, .process = rank.process});
+    WatchedRank& one = watched.emplace_back();
+    one.rank = rank.rank;
+    one.local_rank = local_rank;
+    one.process = rank.process;
+    const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+    if (!reading.has_value() || reading->error_monotonic_ns == 0) continue;
+    one.raised_ns = reading->error_monotonic_ns;
+    one.error_record = setup_.files.ErrorRecord(generation.value(), rank.rank.value());
   }
   return watched;
 }

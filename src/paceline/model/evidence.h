@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paceline/base/instant.h"
@@ -46,16 +47,23 @@ struct RankEvidence {
   // From the kernel, by two looks.
   char state = '?';    // of its main thread, as in /proc/PID/stat; 'T' stopped, 't' traced
   int stopped_by = 0;  // the signal that stopped it; 0: unknown
-  // The pid of a child that a signal stopped, such as a DataLoader's worker; 0: none.
+  // The pid of a descendant that a signal stopped, such as a DataLoader's worker; 0: none.
   int32_t stopped_child = 0;
-  Duration watched;         // between the looks
-  Duration cpu;             // CPU time meanwhile, of all its threads
-  bool moved = false;       // meanwhile bytes were read or written, or a system call returned
+  Duration watched;    // between the looks
+  Duration cpu;        // CPU time meanwhile, of all its threads
+  bool moved = false;  // meanwhile bytes were read or written, or a system call returned
+  // For so long its processes have neither computed nor moved bytes, and its agent watched them.
+  Duration idle_for;
   bool is_pressed = false;  // its host has too few processors for what runs there
   std::string waits_in;     // the system call of the main thread, with its path or peer; "" unknown
   // The stack of the main thread, innermost frame first. If empty, `no_stack` says why.
   std::vector<StackFrame> stack;
   std::string no_stack;
+  // An exception reached the top of its script. Empty: none did.
+  std::string raised;            // "ValueError: bad batch (train.py:31)"
+  std::string raised_as;         // equal for equal exceptions: "ValueError@train.py:31"
+  Duration raised_for;           // since then
+  bool raised_is_final = false;  // no restart can mend it
   bool operator==(const RankEvidence&) const = default;
 };
 
@@ -69,6 +77,9 @@ struct NodeEvidence {
 
 // A round with this bit is a person's question; its answers are not used to judge a hang.
 inline constexpr uint64_t kAskedByPerson = uint64_t{1} << 63;
+
+// `raised` and `raised_as` of an exception whose record could not be read.
+inline constexpr std::string_view kUnknownException = "an exception";
 
 // Limits, so that an agent's evidence about 64 ranks fits into one message.
 inline constexpr size_t kGroupsSeenMax = 6;       // of a rank, those used last

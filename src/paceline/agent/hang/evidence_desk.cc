@@ -7,7 +7,9 @@
 #include <system_error>
 #include <utility>
 
+#include "paceline/agent/agent_files.h"
 #include "paceline/agent/hang/process_look.h"
+#include "paceline/agent/ranks/exit_cause.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 
@@ -38,6 +40,22 @@ std::vector<ProcessLook> LookAtAll(const EvidenceDesk::Question& question) {
   std::vector<ProcessLook> looks;
   for (const WatchedRank& rank : question.ranks) looks.push_back(LookAt(rank.process));
   return looks;
+}
+
+void TakeRaised(const WatchedRank& rank, RankEvidence* evidence) {
+  if (rank.raised_ns == 0) return;
+  evidence->raised_for = Duration::Nanoseconds(MonotonicNs() - rank.raised_ns);
+  const std::string record = ReadText(rank.error_record, kErrorRecordBytesMax);
+  const std::optional<ExitCause> cause = CauseByRecord(record, rank.process.pid);
+  evidence->raised = cause.has_value() ? cause->headline : std::string(kUnknownException);
+  evidence->raised_as = cause.has_value() ? cause->fingerprint : std::string(kUnknownException);
+  evidence->raised_is_final = cause.has_value() && cause->is_final;
+}
+
+std::vector<ProcessId> ProcessesOf(const EvidenceDesk::Question& question) {
+  std::vector<ProcessId> processes;
+  for (const WatchedRank& rank : question.ranks) processes.push_back(rank.process);
+  return processes;
 }
 
 bool NapIsLate() {
@@ -134,14 +152,16 @@ RankEvidence EvidenceDesk::LookAtRing(const WatchedRank& rank, Generation genera
   evidence.pid = rank.process.pid;
   const std::optional<FlightReading> reading = rings_.Read(rank.local_rank, generation);
   if (reading.has_value()) TakeRing(*reading, MonotonicNs(), &evidence);
+  TakeRaised(rank, &evidence);
   return evidence;
 }
 
-NodeEvidence EvidenceDesk::Look(const Question& question) const {
+NodeEvidence EvidenceDesk::Look(const Question& question) {
   NodeEvidence node{.generation = question.generation, .round = question.round, .ranks = {}};
   const int64_t begun = MonotonicNs();
   const std::vector<ProcessLook> first = LookAtAll(question);
   const bool is_pressed = NapIsLate() || IsHostPressed();
+  idle_.Keep(ProcessesOf(question));
   DropOldFolders();
   const std::string folder = Concat(log_dir_, "/", FolderOf(question));
   MakeDirs(folder, 0700).IgnoreError();  // the sampler reports a failure
@@ -174,6 +194,7 @@ NodeEvidence EvidenceDesk::Look(const Question& question) const {
     // If a child has ended, its CPU time is missing from the second look.
     evidence.cpu = std::max(Duration(), last.cpu - first[i].cpu);
     evidence.moved = last.bytes != first[i].bytes;
+    evidence.idle_for = idle_.Note(question.ranks[i].process, last, MonotonicNs());
     evidence.is_pressed = is_pressed;
     evidence.waits_in = last.waits_in;
     evidence.stopped_child = last.stopped_child;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "paceline/agent/hang/flight_rings.h"
+#include "paceline/agent/hang/idle_watch.h"
 #include "paceline/agent/hang/stack_sampler.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/reactor.h"
@@ -26,6 +27,9 @@ struct WatchedRank {
   Rank rank;
   uint32_t local_rank = 0;
   ProcessId process;
+  // When an exception reached the top of its script, and the file about it. 0: none did.
+  int64_t raised_ns = 0;
+  std::string error_record;
 };
 
 class EvidenceDesk {
@@ -60,7 +64,7 @@ class EvidenceDesk {
  private:
   void Begin();
   void AddStops(const Question& question, NodeEvidence* evidence);
-  NodeEvidence Look(const Question& question) const;
+  NodeEvidence Look(const Question& question);
   RankEvidence LookAtRing(const WatchedRank& rank, Generation generation) const;
   void DropOldFolders() const;
 
@@ -72,6 +76,7 @@ class EvidenceDesk {
   std::map<bool, Question> waiting_;  // a person's question: true
   bool is_looking_ = false;
   std::map<pid_t, int> stops_;  // for the current question
+  IdleWatch idle_;              // of the thread
   std::thread thread_;
 };
 

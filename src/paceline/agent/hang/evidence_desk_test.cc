@@ -147,6 +147,26 @@ TEST(ProcessLook, NamesAStoppedChild) {
   EXPECT_EQ(9, LookAt({7, 99}, dir.path()).stopped_child);
 }
 
+// So that work is not missed: a child of another thread, its child, and children that have ended.
+TEST(ProcessLook, CountsAllDescendants) {
+  const TestDir dir;
+  const auto add = [&dir](int pid, int thread, const std::string& children) {
+    const std::string folder = Concat(dir.path(), "/", pid);
+    std::filesystem::create_directories(Concat(folder, "/task/", thread));
+    std::ofstream(Concat(folder, "/task/", thread, "/children")) << children;
+    std::ofstream(folder + "/stat") << pid << " (x) S 1 1 1 0 -1 0 0 0 0 0 10 0 5 5 20 0 1 0 99 0";
+    std::ofstream(folder + "/io") << "rchar: 10\n";
+  };
+  add(7, 7, "");
+  add(7, 8, "9 ");
+  add(9, 9, "10 ");
+  add(10, 10, "");
+  const ProcessLook look = LookAt({7, 99}, dir.path());
+  EXPECT_EQ(Duration::Milliseconds(600), look.cpu);
+  EXPECT_EQ(30u, look.bytes);
+  EXPECT_TRUE(look.is_whole);
+}
+
 TEST(ProcessLook, TellsAHostWithoutFreeProcessors) {
   const TestDir dir;
   EXPECT_FALSE(IsHostPressed(dir.path()));  // a kernel without PSI

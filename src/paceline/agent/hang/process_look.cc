@@ -8,8 +8,10 @@
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <filesystem>
 #include <optional>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -23,7 +25,8 @@ namespace paceline::agent {
 namespace {
 
 constexpr size_t kTextMax = 4096;
-constexpr size_t kChildrenMax = 64;
+constexpr size_t kListMax = 16 << 10;
+constexpr size_t kDescendantsMax = 256;
 // Of SettledLooks, after the first.
 constexpr int kMoreLooksMax = 3;
 
@@ -126,28 +129,55 @@ uint64_t BytesOf(const std::string& folder) {
   return ValueOf(io, "rchar:") + ValueOf(io, "wchar:");
 }
 
+uint64_t SwitchesOf(const std::string& folder) {
+  const std::string status = ReadText(folder + "/status", kTextMax);
+  return ValueOf(status, "voluntary_ctxt_switches:") +
+         ValueOf(status, "nonvoluntary_ctxt_switches:");
+}
+
 bool Sleeps(char state) { return state == 'S' || state == 'D'; }
 
 // A loader's worker waits for work on a pipe or a lock, which is not a file.
 bool IsFileCall(std::string_view call) { return call.find(" of /") != std::string_view::npos; }
 
-// Adds the children of the main thread. If the kernel does not list children, only the process
-// itself is examined.
-void AddChildren(const std::string& folder, const std::string& proc_root, ProcessLook* look) {
-  const std::string pid = folder.substr(folder.rfind('/') + 1);
-  const std::string text = ReadText(Concat(folder, "/task/", pid, "/children"), kTextMax);
-  size_t count = 0;
-  for (const std::string_view word : SplitParts(text, " \n")) {
-    const auto child = ParseWhole<pid_t>(word);
-    if (!child.has_value() || ++count > kChildrenMax) return;
-    const std::string its_folder = Concat(proc_root, "/", *child);
-    const ProcessStat stat = ReadStat(*child, proc_root);
-    look->cpu = look->cpu + Ticks(stat.cpu_ticks);
-    look->bytes += BytesOf(its_folder);
-    if (stat.state == 'T' && look->stopped_child == 0) look->stopped_child = *child;
-    if (!Sleeps(look->state) || !Sleeps(stat.state) || IsFileCall(look->waits_in)) continue;
-    const std::string call = CallText(its_folder);
-    if (IsFileCall(call)) look->waits_in = call + ", in a child process";
+// The children of all threads of a process. Empty if the kernel does not list children.
+std::vector<pid_t> ChildPidsOf(const std::string& folder) {
+  std::vector<pid_t> children;
+  std::error_code error;
+  // No range-for: its increment throws if the process ends.
+  for (std::filesystem::directory_iterator task(folder + "/task", error), end;
+       !error && task != end; task.increment(error)) {
+    const std::string text = ReadText(Concat(task->path().string(), "/children"), kListMax);
+    for (const std::string_view word : SplitParts(text, " \n")) {
+      if (const auto child = ParseWhole<pid_t>(word)) children.push_back(*child);
+    }
+  }
+  return children;
+}
+
+void AddDescendant(pid_t child, const std::string& folder, const std::string& proc_root,
+                   ProcessLook* look) {
+  const ProcessStat stat = ReadStat(child, proc_root);
+  look->cpu = look->cpu + Ticks(stat.cpu_ticks);
+  look->bytes += BytesOf(folder);
+  look->switches[child] = SwitchesOf(folder);
+  if (stat.state == 'T' && look->stopped_child == 0) look->stopped_child = child;
+  if (!Sleeps(look->state) || !Sleeps(stat.state) || IsFileCall(look->waits_in)) return;
+  const std::string call = CallText(folder);
+  if (IsFileCall(call)) look->waits_in = call + ", in a child process";
+}
+
+void AddDescendants(const std::string& folder, const std::string& proc_root, ProcessLook* look) {
+  std::vector<pid_t> left = ChildPidsOf(folder);
+  for (size_t i = 0; i < left.size(); ++i) {
+    if (i == kDescendantsMax) {
+      look->is_whole = false;
+      return;
+    }
+    const std::string its_folder = Concat(proc_root, "/", left[i]);
+    AddDescendant(left[i], its_folder, proc_root, look);
+    const std::vector<pid_t> next = ChildPidsOf(its_folder);
+    left.insert(left.end(), next.begin(), next.end());
   }
 }
 
@@ -159,8 +189,9 @@ ProcessLook LookAt(const ProcessId& process, const std::string& proc_root) {
   if (stat.state == 0) return {};
   ProcessLook look{.is_there = true, .state = stat.state, .cpu = Ticks(stat.cpu_ticks)};
   look.bytes = BytesOf(folder);
+  look.switches[process.pid] = SwitchesOf(folder);
   if (Sleeps(look.state)) look.waits_in = CallText(folder);
-  AddChildren(folder, proc_root, &look);
+  AddDescendants(folder, proc_root, &look);
   if (StartTimeOf(process.pid, proc_root) != process.start_time_ticks) return {};
   return look;
 }

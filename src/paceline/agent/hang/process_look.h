@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,12 @@ namespace paceline::agent {
 struct ProcessLook {
   bool is_there = false;
   char state = '?';  // of the main thread, as in /proc/PID/stat
-  // Since the process started, including living children, because a loader's workers read for it.
-  Duration cpu;        // of all threads; the kernel counts in units of 10 ms
-  uint64_t bytes = 0;  // read and written by system calls
+  // Since the process started, with its living descendants, because a loader's workers read for it.
+  Duration cpu;          // of all threads; the kernel counts in units of 10 ms
+  uint64_t bytes = 0;    // read and written by system calls
+  bool is_whole = true;  // false: there were too many descendants, and some were not examined
+  // How often the main thread of each of these processes began to wait, or had to stop, by pid.
+  std::map<pid_t, uint64_t> switches;
   // "read of /data/train.bin", "a lock"; empty if it runs or is unknown. If a child waits for a
   // file, so does the process: "read of /data/train.bin, in a child process".
   std::string waits_in;

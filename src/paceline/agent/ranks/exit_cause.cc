@@ -126,6 +126,14 @@ std::string TracebackOf(std::string_view error_record, pid_t pid) {
   return record.has_value() ? JsonText(*record, "traceback") : std::string();
 }
 
+std::optional<ExitCause> CauseByRecord(std::string_view error_record, pid_t pid) {
+  const std::optional<json> record = RecordOf(error_record, pid);
+  if (!record.has_value()) return std::nullopt;
+  ExitCause cause;
+  ExplainByRecord(*record, &cause);
+  return cause;
+}
+
 ExitCause JudgeExit(const ExitEvidence& evidence) {
   ExitCause cause;
   cause.port_taken = evidence.port_taken;

@@ -27,6 +27,9 @@ struct ExitEvidence {
 
 ExitCause JudgeExit(const ExitEvidence& evidence);
 
+// How an error record explains the failure. Nullopt if it is malformed or of another process.
+std::optional<ExitCause> CauseByRecord(std::string_view error_record, pid_t pid);
+
 // "SIGKILL", "SIGSEGV", …; "signal 77" if it has no name.
 std::string SignalName(int signal);
 

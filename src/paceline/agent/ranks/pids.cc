@@ -31,11 +31,14 @@ ProcessStat ReadStat(pid_t pid, const std::string& proc_root) {
   constexpr size_t kFlagsField = 9 - 3;
   constexpr size_t kUserTimeField = 14 - 3;
   constexpr size_t kSystemTimeField = 15 - 3;
+  constexpr size_t kWaitedUserTimeField = 16 - 3;
+  constexpr size_t kWaitedSystemTimeField = 17 - 3;
   constexpr size_t kStartTimeField = 22 - 3;
   if (fields.size() <= kStartTimeField || fields[0].empty()) return stat;
   stat.start_time_ticks = ParseWhole<uint64_t>(fields[kStartTimeField]).value_or(0);
   stat.flags = ParseWhole<uint64_t>(fields[kFlagsField]).value_or(0);
-  for (const size_t field : {kUserTimeField, kSystemTimeField}) {
+  for (const size_t field :
+       {kUserTimeField, kSystemTimeField, kWaitedUserTimeField, kWaitedSystemTimeField}) {
     stat.cpu_ticks += ParseWhole<uint64_t>(fields[field]).value_or(0);
   }
   stat.state = fields[0][0];

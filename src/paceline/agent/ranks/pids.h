@@ -22,7 +22,9 @@ struct ProcessId {
 struct ProcessStat {
   char state = 0;  // of the main thread: 'R', 'S', 'T', …
   uint64_t flags = 0;
-  uint64_t cpu_ticks = 0;  // of all threads since its start, in user and in kernel mode
+  // In user and in kernel mode: of all threads since its start, and of ended children that it has
+  // waited for.
+  uint64_t cpu_ticks = 0;
   uint64_t start_time_ticks = 0;
 };
 ProcessStat ReadStat(pid_t pid, const std::string& proc_root = "/proc");

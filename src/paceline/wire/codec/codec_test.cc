@@ -204,9 +204,14 @@ class Draw {
                       .watched = Time(),
                       .cpu = Time(),
                       .moved = Flag(),
+                      .idle_for = Time(),
                       .is_pressed = Flag(),
                       .waits_in = Text(),
-                      .no_stack = Text()};
+                      .no_stack = Text(),
+                      .raised = Text(),
+                      .raised_as = Text(),
+                      .raised_for = Time(),
+                      .raised_is_final = Flag()};
     for (uint64_t i = prng_.Below(5); i > 0; --i) {
       rank.collectives.push_back({Text(), Big(), Text(), Text(), Big(), Text(), Time(), Flag()});
       rank.stack.push_back({Text(), Small(), Text()});

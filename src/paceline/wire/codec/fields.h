@@ -24,7 +24,8 @@
 #define PACELINE_STACK_FRAME(F) F(file) F(line) F(function)
 #define PACELINE_RANK_EVIDENCE(F) F(rank) F(has_ring) F(phase) F(in_phase) F(quiet_for) \
   F(step_p99) F(phase_longest) F(stopped_by) F(stopped_child) F(watched) F(cpu) F(moved) \
-  F(waits_in) F(no_stack) F(pid) F(is_pressed)
+  F(waits_in) F(no_stack) F(pid) F(is_pressed) F(idle_for) F(raised) F(raised_as) F(raised_for) \
+  F(raised_is_final)
 #define PACELINE_EVIDENCE(F) F(generation) F(round)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
   F(host) F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) \
