@@ -78,6 +78,8 @@ LONG_TESTS = {
     "test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again[flags1]",
     "test_a_new_keeper_goes_on_above_what_an_earlier_one_has_stored",
     "test_a_node_that_freezes_counts_nothing_when_it_thaws",
+    "test_a_rank_that_raised_and_does_not_end_is_named",
+    "test_a_rank_that_takes_its_time_is_named_and_left_alone",
     "test_a_state_of_too_many_plain_values_is_refused_at_its_save",
     "test_a_script_alone_passes_over_what_was_found_damaged",
     "test_a_script_may_end_while_memory_is_still_being_found",

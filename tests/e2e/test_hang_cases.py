@@ -144,13 +144,13 @@ def test_several_stopped_ranks_are_told_of_with_the_way_out(job: Job, count: int
 
 def test_a_rank_that_never_comes_to_the_process_group(job: Job) -> None:
     start(job, "absent")
-    sentence = verdicts(job, 60 + DEADLINE_S)[0]["sentence"]
+    sentence = verdicts(job, 10 + DEADLINE_S)[0]["sentence"]
     port = re.search(r"Ranks 0, 2 and 3 waited (\d+)\.\d s for it in init_process_group 1 of the "
                      r"world \(hang_cases\.py:\d+, at [\w.:-]+:(\d+)\)\.$", sentence)
     assert port, sentence
-    assert int(port[1]) >= 60, "the first of them came no later"
+    assert int(port[1]) >= 10, "the first of them came no later"
     assert re.match(r"Rank 1 on node0 does not go on in hang_cases\.py:\d+, start; it waits in "
-                    r"sleep\. ", sentence), sentence
+                    r"sleep; it may be importing or loading\. ", sentence), sentence
     assert job.events("rank_failed") == []
 
 

@@ -48,12 +48,29 @@ def test_a_skipped_call_names_both_lines_and_ends_the_job_at_the_third_time(job:
             event["sentence"]), event["sentence"]
 
 
-def test_a_rank_that_takes_its_time_is_left_alone(job: Job) -> None:
+def test_a_rank_that_takes_its_time_is_named_and_left_alone(job: Job) -> None:
     """Nobody knows what a script does between two steps; it may evaluate, or upload."""
     go_on = job.directory / "go"
     start(job, "--steps", "60", "--pause-at", "40", "--until", str(go_on))
-    eventually(lambda: list(job.run_dir.glob("logs/node0/hang-*")), "it is looked at", job=job)
+    judged = eventually(lambda: job.events("hang_judged"), "it is named", job=job)[0]
     go_on.touch()
+    assert re.match(
+        r"Rank 1 on node0 (does not go on|is busy) in hangs\.py:\d+(; it waits in sleep)?; it may "
+        r"be evaluating or saving\. Ranks 0 and 2 waited \d+\.\d s for it in (all_reduce|barrier) "
+        r"\d+ of the world \(hangs\.py:\d+\)\.$", judged["sentence"]), judged["sentence"]
     assert job.wait() == 0, job.stderr
-    assert job.events("hang_judged") == []
+    assert {event["details"]["acts"] for event in job.events("hang_judged")} == {"false"}
     assert job.events("rank_failed") == []
+
+
+def test_a_rank_that_raised_and_does_not_end_is_named(job: Job) -> None:
+    end = job.directory / "end"
+    start(job, "--steps", "60", "--raise-at", "40", "--until", str(end))
+    sentence = eventually(lambda: job.events("hang_judged"), "it is named", job=job)[0]["sentence"]
+    end.touch()
+    assert re.match(r"Rank 1 on node0 raised ValueError and does not end: bad batch "
+                    r"\(hangs\.py:\d+\)\. ", sentence), sentence
+    assert job.wait() == 0, job.stderr
+    failed = job.events("rank_failed")
+    assert [event["rank"] for event in failed] == [1]
+    assert "ValueError: bad batch (hangs.py:" in failed[0]["sentence"], failed

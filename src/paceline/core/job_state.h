@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -258,7 +259,7 @@ struct HangWatch {
   Instant asked_at;
   Instant look_at = Instant::Max();  // when to ask again; Max: no rank is quiet
   std::map<NodeId, NodeEvidence> answers;
-  std::string told;  // the last recorded verdict, to record each once
+  std::set<std::string> told;  // recorded verdicts, to record each once
 };
 
 // Volatile: the other knowledge of this master. Counters are for the current world.

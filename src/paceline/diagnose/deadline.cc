@@ -5,40 +5,50 @@
 namespace paceline::diagnose {
 namespace {
 
-// For a rank that may take long for a good reason: reported after ten minutes, never acted on.
-constexpr Deadlines kPatient{.named = Duration::Seconds(600)};
-// For a rank that does something for the first time, or whose steps are not known yet. It is
-// reported like a rank that does not start, and never acted on.
-constexpr Deadlines kFirst{.named = Duration::Seconds(60)};
+// When a rank is named that may take long for a good reason. A phase that has taken longer before
+// is given three times that, so that ordinary saves and evaluations are not reported each time.
+Duration NamedLimit(const RankEvidence& rank) {
+  constexpr Duration kLeast = Duration::Seconds(10);
+  constexpr Duration kUsualMax = Duration::Seconds(60);
+  const Duration usual = std::min(rank.phase_longest * 3, kUsualMax);
+  return std::max({kLeast, rank.step_p99 * 5, usual});
+}
+
+// When a rank is restarted in a phase that may take long, by the longest one so far.
+Duration LongLimit(Duration longest) { return std::max(Duration::Seconds(600), longest * 10); }
 
 Deadlines DeadlinesByPhase(const RankEvidence& rank) {
   const Duration step = rank.step_p99;
   const Duration longest = rank.phase_longest;
+  const Deadlines patient{.named = NamedLimit(rank)};  // never acted on
   switch (rank.phase) {
     case RankPhase::kForward:
     case RankPhase::kBackward:
     case RankPhase::kOptimizer:
-      if (step == Duration()) return kFirst;  // fewer than 20 steps were timed
+      if (step == Duration()) return patient;  // fewer than 20 steps were timed
       return {.named = QuietLimit(step),
               .blocked = BlockedLimit(step),
               .busy = std::max(Duration::Seconds(120), step * 50)};
     case RankPhase::kData:
     case RankPhase::kCheckpoint: {
-      if (longest == Duration()) return kFirst;
-      const Duration limit = std::max(Duration::Seconds(600), longest * 10);
-      return {
-          .named = std::max(Duration::Seconds(10), longest * 3), .blocked = limit, .busy = limit};
+      if (longest == Duration()) return patient;
+      const Duration limit = LongLimit(longest);
+      return {.named = patient.named, .blocked = limit, .busy = limit};
     }
-    case RankPhase::kStart: return kFirst;
+    case RankPhase::kUnknown:
+      // A first evaluation may take long, and it computes or moves bytes.
+      return {.named = patient.named, .blocked = LongLimit(longest), .must_idle = true};
+    case RankPhase::kStart:
     case RankPhase::kCompile:
     case RankPhase::kEvaluation:
-    case RankPhase::kUnknown:
     case RankPhase::kEnd: break;
   }
-  return kPatient;
+  return patient;
 }
 
 }  // namespace
+
+Duration UnseenLimit(const RankEvidence& rank) { return NamedLimit(rank); }
 
 Duration QuietLimit(Duration step_p99) { return std::max(kQuietMin, step_p99 * 3); }
 

@@ -11,6 +11,8 @@ struct Deadlines {
   Duration named;
   Duration blocked = Duration::Infinite();  // until a sleeping rank is restarted; infinite: never
   Duration busy = Duration::Infinite();     // until a computing rank is restarted
+  // `blocked` counts only the time in which all its processes neither computed nor moved bytes.
+  bool must_idle = false;
 };
 
 // The deadlines of an absent rank, by what it is doing. A rank that saves alone may take its time,
@@ -18,6 +20,9 @@ struct Deadlines {
 // times as long for a rank that computes, or whose children do: a rank that sleeps does not wait
 // for a processor. docs/failure-model.md has the table.
 Deadlines DeadlinesOf(const RankEvidence& rank);
+
+// When a rank is named for which others seem to wait, without a record that they do.
+Duration UnseenLimit(const RankEvidence& rank);
 
 // The time after which an agent reports a rank as quiet: three slow steps, at least three seconds.
 // A stopped rank, and one that made another call than its group, is named and restarted after the

@@ -27,6 +27,7 @@ struct Facts {
 enum class HangClass {
   kNone,       // no known fault
   kDebugger,   // a debugger holds a rank
+  kEnding,     // its script has raised an exception, and its process lives on
   kStopped,    // a signal stopped it
   kMismatch,   // ranks of a group made different calls
   kBusy,       // a rank computes and does not reach the collective in which others wait
@@ -50,6 +51,7 @@ struct Verdict {
   std::vector<std::string> lines;  // the evidence, a line each
   std::string headline;     // of the culprit's failure: "was stopped (SIGSTOP) in train.py:41"
   std::string fingerprint;  // equal for the same hang
+  bool is_final = false;    // no restart can mend it
   // After this time the same facts may give another verdict. Infinite: never.
   Duration look_again = Duration::Infinite();
 };

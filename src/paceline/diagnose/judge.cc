@@ -9,8 +9,9 @@ namespace paceline::diagnose {
 namespace {
 
 // Facts about a single rank come before conclusions from the wait graph.
-constexpr std::array<Rule, 7> kRules = {{
+constexpr std::array<Rule, 8> kRules = {{
     {"debugger", JudgeDebugger},
+    {"ending", JudgeEnding},
     {"stopped", JudgeStopped},
     {"mismatched call", JudgeMismatchedCall},
     {"absent", JudgeAbsent},

@@ -113,6 +113,7 @@ std::string_view HangName(HangClass hang) {
   switch (hang) {
     case HangClass::kNone: return "none";
     case HangClass::kDebugger: return "debugger";
+    case HangClass::kEnding: return "ending";
     case HangClass::kStopped: return "stopped";
     case HangClass::kMismatch: return "mismatched call";
     case HangClass::kBusy: return "busy";
@@ -149,6 +150,32 @@ Verdict TooEarly(Duration left) {
   Verdict verdict;
   verdict.look_again = left;
   return verdict;
+}
+
+std::set<uint32_t> AsleepInBackward(const Scene& scene, uint32_t absent) {
+  std::set<uint32_t> asleep;
+  for (const RankFacts& rank : scene.facts.ranks) {
+    const RankEvidence& evidence = rank.evidence;
+    if (evidence.rank.value() == absent) continue;
+    if (!evidence.has_ring || evidence.phase != RankPhase::kBackward || IsBusy(evidence)) return {};
+    asleep.insert(evidence.rank.value());
+  }
+  const bool are_all_known = asleep.size() + 1 == scene.facts.world_size;
+  return are_all_known ? asleep : std::set<uint32_t>();
+}
+
+Duration ShortestQuiet(const Scene& scene, const std::set<uint32_t>& ranks) {
+  Duration shortest = Duration::Infinite();
+  for (const uint32_t rank : ranks) {
+    shortest = std::min(shortest, scene.Find(rank)->evidence.quiet_for);
+  }
+  return shortest;
+}
+
+std::string AsleepText(const std::set<uint32_t>& asleep, Duration slept) {
+  if (asleep.empty()) return "";
+  return Concat(" ", Capitalized(RanksText(asleep)), asleep.size() == 1 ? " has" : " have",
+                " slept in backward for ", SecondsText(slept), ".");
 }
 
 std::vector<Rank> RanksOf(const std::set<uint32_t>& ranks) {

@@ -35,6 +35,13 @@ struct Rule {
 
 // True if the rank can run, however little CPU time a busy machine gives it.
 bool IsBusy(const RankEvidence& rank);
+// Ranks that wait without a record: a torch without hooks does not show DDP's collectives, which
+// block each rank's backward until all have come. Empty unless all ranks but `absent` do that.
+std::set<uint32_t> AsleepInBackward(const Scene& scene, uint32_t absent);
+// The least time since one of these ranks did something. Infinite if there are none.
+Duration ShortestQuiet(const Scene& scene, const std::set<uint32_t>& ranks);
+// " Ranks 0 and 3 have slept in backward for 3.0 s.", or "" if there are none.
+std::string AsleepText(const std::set<uint32_t>& asleep, Duration slept);
 // No verdict yet: look again after that time.
 Verdict TooEarly(Duration left);
 std::vector<Rank> RanksOf(const std::set<uint32_t>& ranks);

@@ -1,9 +1,11 @@
 """Trains over gloo without a line of paceline's, and hangs where it is told to.
 
-    hangs.py [--steps N] [--rank R] [--skip-at STEP] [--stop-at STEP] [--pause-at STEP --until FILE]
+    hangs.py [--steps N] [--rank R] [--skip-at STEP] [--stop-at STEP]
+             [--pause-at STEP --until FILE] [--raise-at STEP --until FILE]
 
 At --stop-at the rank stops itself by SIGSTOP while others wait for it, in the first world only. It
-skips a call, too, only when all others are in it.
+skips a call, too, only when all others are in it. At --raise-at it raises, in the first world only,
+and a thread of its own lives on until that file is there.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import threading
 import time
 from pathlib import Path
 
@@ -25,6 +28,11 @@ def forward(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:
     return model(batch).sum()
 
 
+def until_there(file: Path) -> None:
+    while not file.exists():
+        time.sleep(0.02)
+
+
 def train(options: argparse.Namespace) -> None:
     model = DistributedDataParallel(torch.nn.Linear(16, 16))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -37,8 +45,11 @@ def train(options: argparse.Namespace) -> None:
             os.kill(os.getpid(), signal.SIGSTOP)
         forward(model, torch.ones(4, 16)).backward()
         optimizer.step()
-        while culprit and step == options.pause_at and not options.until.exists():
-            time.sleep(0.02)
+        if culprit and step == options.pause_at:
+            until_there(options.until)
+        if culprit and is_first and step == options.raise_at:
+            threading.Thread(target=until_there, args=(options.until,)).start()
+            raise ValueError("bad batch")
         if culprit and step == options.skip_at:
             until_others_wait()
         else:
@@ -52,6 +63,7 @@ def main() -> None:
     parser.add_argument("--skip-at", type=int, default=-1)
     parser.add_argument("--pause-at", type=int, default=-1)
     parser.add_argument("--stop-at", type=int, default=-1)
+    parser.add_argument("--raise-at", type=int, default=-1)
     parser.add_argument("--until", type=Path)
     options = parser.parse_args()
     dist.init_process_group("gloo")

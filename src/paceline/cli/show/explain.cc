@@ -278,6 +278,7 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
   const JobEvent* end = nullptr;
   std::optional<uint64_t> good_end;  // the stop of a job that ended well is no incident
   std::optional<uint64_t> bad_loss;
+  bool has_run = false;  // a rank that was named before the world ran has come since
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     if (event->kind == "stop_decided" && end != nullptr) {
       // A job that stopped well, and ended otherwise all the same: the end gives the reason.
@@ -288,7 +289,9 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
       continue;
     }
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
-    if (event->kind == "hang_judged" && DetailOf(*event, "acts") == "false") return event->seq;
+    has_run = has_run || event->kind == "world_running";
+    const bool is_told = event->kind == "hang_judged" && DetailOf(*event, "acts") == "false";
+    if (is_told && !has_run) return event->seq;
     if (event->kind == "rank_slow" || IsReturn(*event)) return event->seq;
     // A loss that rises is often the consequence of an incident, and never more urgent than one.
     if (event->kind == "loss_went_bad" && !bad_loss.has_value()) bad_loss = event->seq;

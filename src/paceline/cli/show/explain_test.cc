@@ -57,6 +57,16 @@ TEST(Explain, WhatIsOnlyToldIsAnIncidentToo) {
   EXPECT_EQ(Explain(events, 16, "runs/a")->next, "paceline status; nothing is done about it");
 }
 
+// A rank that loads for long is named at each start. It does not hide why the world was started.
+TEST(Explain, ARankThatWasNamedBeforeItsWorldRanIsNoIncident) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events.push_back(Event(16, "hang_judged", {14}));
+  events.back().details["acts"] = "false";
+  EXPECT_EQ(LastIncident(events), 16U);
+  events.push_back(Event(17, "world_running", {14}));
+  EXPECT_EQ(LastIncident(events), 13U);
+}
+
 TEST(Explain, ProcessesThatWereStartedAgainAreAnIncident) {
   for (const char* kind : {"agent_returned", "master_took_over"}) {
     std::vector<JobEvent> events = TwoIncidents();

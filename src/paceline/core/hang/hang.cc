@@ -1,7 +1,6 @@
 #include "paceline/core/hang/hang.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "paceline/base/mark.h"
 #include "paceline/base/text.h"
@@ -60,9 +59,12 @@ diagnose::Facts FactsOf(Turn& turn) {
   return facts;
 }
 
-// A hang is recorded once, however often it is examined.
+// A hang is recorded once, however often it is examined. A rank that evaluates sleeps at one look
+// and computes at another.
 std::string KeyOf(const Verdict& verdict) {
-  std::string key(diagnose::HangName(verdict.hang));
+  const bool is_absent =
+      verdict.hang == diagnose::HangClass::kBusy || verdict.hang == diagnose::HangClass::kBlocked;
+  std::string key(is_absent ? "absent" : diagnose::HangName(verdict.hang));
   for (const Rank rank : verdict.culprits) Append(&key, " ", rank.value());
   return key;
 }
@@ -84,6 +86,7 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
   ExitCause cause;
   cause.kind = ExitCause::Kind::kHung;
   cause.headline = verdict.headline;
+  cause.is_final = verdict.is_final;
   // SIGSTOP comes from outside, so two stopped ranks are no repeated failure of the script.
   if (verdict.hang != diagnose::HangClass::kStopped) cause.fingerprint = verdict.fingerprint;
   FailHungRank(turn, verdict.culprits.front(), cause, turn.state().last_seq);
@@ -98,7 +101,7 @@ bool JudgeAnswers(Turn& turn) {
   if (verdict.act == HangAct::kNone) return false;
   const bool acts = verdict.act == HangAct::kRestart && !verdict.culprits.empty() &&
                     !turn.state().spec.only_tells_hangs;
-  if (!acts && std::exchange(hang.told, KeyOf(verdict)) == KeyOf(verdict)) return false;
+  if (!acts && !hang.told.insert(KeyOf(verdict)).second) return false;
   MARK("hang told");
   RecordVerdict(turn, verdict, acts);
   return true;

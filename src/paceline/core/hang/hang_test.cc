@@ -1,5 +1,6 @@
 // A world with a quiet rank: which nodes are asked, what is recorded, and what follows.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -94,9 +95,23 @@ class HangTest : public ::testing::Test {
         seen.is_complete = false;
         rank.collectives.push_back(seen);
       }
+      if (rank.rank == Rank(2)) change_(&rank);
       evidence.ranks.push_back(rank);
     }
     Take(job_.Step(now_, EvidenceCollected{NodeId(id), ConnectionId(id), evidence}));
+  }
+  // The world stands still for that time, and every question gets its answers.
+  void StandStill(int64_t seconds) {
+    const Instant begun = now_;
+    Beat(true);
+    size_t answered = 0;
+    while (now_ < begun + Duration::Seconds(seconds)) {
+      Pass(10);
+      if (asked_.size() == answered) continue;
+      answered = asked_.size();
+      waited_ = now_ - begun;
+      for (const uint32_t id : {1U, 2U}) Answer(id, waited_, asked_.back().round, 'S');
+    }
   }
   template <class F>
   std::vector<F> Facts() const {
@@ -113,6 +128,9 @@ class HangTest : public ::testing::Test {
   Job job_;
   std::vector<Record> records_;
   std::vector<CollectEvidence> asked_;
+  Duration waited_;  // of the last answers
+  // Of rank 2's evidence.
+  std::function<void(RankEvidence*)> change_ = [](RankEvidence*) {};
 };
 
 TEST_F(HangTest, NobodyIsAskedWhileNobodyIsQuiet) {
@@ -247,6 +265,56 @@ TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
   ASSERT_EQ(1u, Facts<HangJudged>().size());
   EXPECT_FALSE(Facts<HangJudged>().front().acts);
   EXPECT_TRUE(Facts<RankFailed>().empty());
+}
+
+// The first one: no earlier stretch of that phase shows how long it takes.
+TEST_F(HangTest, AFirstEvaluationOfHalfAnHourIsNamedOnceAndNeverRestarted) {
+  change_ = [this](RankEvidence* rank) {
+    rank->phase = RankPhase::kUnknown;
+    const bool computes = waited_.nanoseconds() / 1'000'000'000 % 2 == 0;  // or it reads
+    if (computes) rank->cpu = rank->watched;
+    rank->idle_for = Duration::Seconds(2);
+  };
+  StandStill(1800);
+  ASSERT_EQ(1u, Facts<HangJudged>().size());
+  EXPECT_NE(std::string::npos,
+            Facts<HangJudged>().front().sentence.find("it may be evaluating or saving"))
+      << Facts<HangJudged>().front().sentence;
+  EXPECT_TRUE(Facts<RankFailed>().empty());
+  EXPECT_GT(waited_, Duration::Seconds(1700));
+}
+
+TEST_F(HangTest, ARankThatDoesNothingInAnUnknownPhaseIsRestartedAfterTenMinutes) {
+  change_ = [this](RankEvidence* rank) {
+    rank->phase = RankPhase::kUnknown;
+    rank->idle_for = waited_ - Duration::Seconds(3);  // since the agent's first look
+  };
+  StandStill(599);
+  ASSERT_EQ(1u, Facts<HangJudged>().size());
+  EXPECT_TRUE(Facts<RankFailed>().empty());
+  StandStill(620);
+  ASSERT_EQ(1u, Facts<RankFailed>().size());
+  EXPECT_GE(waited_, Duration::Seconds(603));
+  EXPECT_EQ(Rank(2), Facts<RankFailed>().front().rank);
+}
+
+TEST_F(HangTest, ARankThatRaisedAndDoesNotEndFailsAsItsExceptionWould) {
+  change_ = [this](RankEvidence* rank) {
+    rank->phase = RankPhase::kEnd;
+    rank->raised = "ValueError: bad batch (train.py:31)";
+    rank->raised_as = "ValueError@train.py:31";
+    rank->raised_for = waited_;
+    rank->idle_for = waited_ - Duration::Seconds(3);
+  };
+  StandStill(29);
+  ASSERT_EQ(1u, Facts<HangJudged>().size());
+  EXPECT_FALSE(Facts<HangJudged>().front().acts);
+  StandStill(35);
+  ASSERT_EQ(1u, Facts<RankFailed>().size());
+  const ExitCause cause = Facts<RankFailed>().front().cause;
+  EXPECT_EQ("ValueError@train.py:31", cause.fingerprint);
+  EXPECT_EQ("raised ValueError: bad batch (train.py:31) and did not end", cause.headline);
+  EXPECT_LT(waited_, Duration::Seconds(33));
 }
 
 // The master was stopped for a minute, and the rank may have continued since the answers.

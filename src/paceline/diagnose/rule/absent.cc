@@ -2,6 +2,8 @@
 // (a loop, C code that holds the GIL) or sleeps (a lock, a file, a name that does not resolve).
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "paceline/base/text.h"
 #include "paceline/diagnose/deadline.h"
@@ -29,6 +31,17 @@ std::string SharedCause(const Scene& scene, const std::set<uint32_t>& absent) {
   return absent.size() < 2 ? "" : SharedWait(scene, absent);
 }
 
+// Ranks of which each is expected by others and has not come.
+struct Absence {
+  std::set<uint32_t> absent;
+  std::set<uint32_t> asleep;  // all others, if they wait without a record
+  Duration waited;
+  Duration idle;     // none of the absent ranks did anything for so long
+  Deadlines limits;  // the longest of each kind
+  bool is_busy = false;
+  bool moves = false;
+};
+
 std::string DoingText(const RankFacts& rank) {
   const RankEvidence& evidence = rank.evidence;
   if (IsBusy(evidence)) return Concat("is busy", WhereText(evidence));
@@ -38,63 +51,135 @@ std::string DoingText(const RankFacts& rank) {
   return text;
 }
 
-void Name(const Scene& scene, const std::set<uint32_t>& absent, Verdict* verdict) {
+// What a rank may do in a phase that paceline does not see: the script's own work.
+std::string_view ExcuseOf(const RankEvidence& rank) {
+  if (!rank.has_ring) return "";
+  switch (rank.phase) {
+    case RankPhase::kUnknown: return "; it may be evaluating or saving";
+    case RankPhase::kStart: return "; it may be importing or loading";
+    default: return "";
+  }
+}
+
+void Name(const Scene& scene, const Absence& absence, Verdict* verdict) {
+  const std::set<uint32_t>& absent = absence.absent;
   const RankFacts& first = *scene.Find(*absent.begin());
-  const bool is_one = absent.size() == 1;
   verdict->hang = IsBusy(first.evidence) ? HangClass::kBusy : HangClass::kBlocked;
+  verdict->headline = Concat("was hung: it ", DoingText(first));
+  verdict->fingerprint = Concat(HangName(verdict->hang), "@", PlaceOf(first.evidence));
   const std::string shared = SharedCause(scene, absent);
   if (!shared.empty()) {
     verdict->sentence =
         Concat(Capitalized(RanksText(absent)), " wait in ", shared, ". No rank is to blame.");
-  } else {
-    verdict->culprits = RanksOf(absent);
-    verdict->sentence = is_one ? Concat(Capitalized(RankText(first)), " ", DoingText(first), ".")
-                               : Concat(Capitalized(RanksText(absent)), " do not go on.");
+    return;
   }
-  Append(&verdict->sentence, " ", WaitText(scene, WaitersFor(scene.graph, absent), absent.size()));
-  verdict->headline = Concat("was hung: it ", DoingText(first));
-  verdict->fingerprint = Concat(HangName(verdict->hang), "@", PlaceOf(first.evidence));
+  verdict->culprits = RanksOf(absent);
+  if (absent.size() > 1) {
+    verdict->sentence = Concat(Capitalized(RanksText(absent)), " do not go on.");
+    return;
+  }
+  verdict->sentence = Concat(Capitalized(RankText(first)), " ", DoingText(first));
+  if (verdict->act == HangAct::kRestart && absence.limits.must_idle) {
+    Append(&verdict->sentence, "; for ", SecondsText(absence.idle),
+           " its processes have neither computed nor moved bytes");
+  } else {
+    verdict->sentence += ExcuseOf(first.evidence);
+  }
+  verdict->sentence += ".";
+}
+
+Absence AbsenceOf(const Scene& scene, std::set<uint32_t> absent, Duration waited) {
+  Absence absence{.absent = std::move(absent),
+                  .asleep = {},
+                  .waited = waited,
+                  .idle = Duration::Infinite(),
+                  .limits = {.named = Duration(), .blocked = Duration(), .busy = Duration()}};
+  for (const uint32_t rank : absence.absent) {
+    const RankEvidence& evidence = scene.Find(rank)->evidence;
+    const Deadlines own = DeadlinesOf(evidence);
+    // A rank that goes from batch to batch works, however long the others wait. For example, rank 0
+    // alone evaluates.
+    absence.waited = std::min(absence.waited, evidence.quiet_for);
+    absence.idle = std::min(absence.idle, evidence.idle_for);
+    absence.limits.named = std::max(absence.limits.named, own.named);
+    absence.limits.blocked = std::max(absence.limits.blocked, own.blocked);
+    absence.limits.busy = std::max(absence.limits.busy, own.busy);
+    absence.limits.must_idle = absence.limits.must_idle || own.must_idle;
+    absence.is_busy = absence.is_busy || IsBusy(evidence);
+    absence.moves = absence.moves || evidence.moved;
+  }
+  return absence;
+}
+
+// The one rank that is not in backward, where all others sleep without a record of their wait.
+std::optional<Absence> UnseenAbsence(const Scene& scene) {
+  if (!scene.graph.waits_in.empty()) return std::nullopt;
+  for (const RankFacts& rank : scene.facts.ranks) {
+    const uint32_t number = rank.evidence.rank.value();
+    const bool is_apart = rank.evidence.has_ring && rank.evidence.phase != RankPhase::kBackward;
+    if (!is_apart) continue;
+    std::set<uint32_t> asleep = AsleepInBackward(scene, number);
+    if (asleep.empty()) return std::nullopt;
+    Absence absence = AbsenceOf(scene, {number}, ShortestQuiet(scene, asleep));
+    absence.asleep = std::move(asleep);
+    // Nobody has recorded that others wait, so this is named late and never acted on.
+    absence.limits = {.named = UnseenLimit(rank.evidence)};
+    return absence;
+  }
+  return std::nullopt;
+}
+
+// After what time the ranks are restarted. Infinite: never.
+Duration ActLimit(const Scene& scene, const Absence& absence) {
+  const Duration limit = absence.is_busy ? absence.limits.busy : absence.limits.blocked;
+  const Duration given = scene.facts.act_after;
+  if (given == Duration() || limit.is_infinite()) return limit;
+  // Nobody knows what a script does in an unknown phase, so its time is not made shorter.
+  return absence.limits.must_idle ? std::max(limit, given) : given;
+}
+
+Verdict VerdictOn(const Scene& scene, const Absence& absence) {
+  const Duration limit = ActLimit(scene, absence);
+  const Duration stood =
+      absence.limits.must_idle ? std::min(absence.waited, absence.idle) : absence.waited;
+  const bool is_shared = !SharedCause(scene, absence.absent).empty();
+  Verdict verdict;
+  verdict.act = HangAct::kTell;
+  // A rank that transfers bytes is slow, not hung. And if all wait for one resource, a restart does
+  // not help.
+  if (limit.is_infinite() || is_shared) {
+    verdict.look_again = Duration::Seconds(30);
+  } else if (absence.moves) {
+    verdict.look_again = std::max(kLookAgainAtBytes, limit - stood);
+  } else if (stood < limit) {
+    verdict.look_again = limit - stood;
+  } else {
+    verdict.act = HangAct::kRestart;
+  }
+  Name(scene, absence, &verdict);
+  return verdict;
 }
 
 }  // namespace
 
 std::optional<Verdict> JudgeAbsent(const Scene& scene) {
-  const std::set<uint32_t> absent = AbsentOf(scene);
-  if (absent.empty()) return std::nullopt;
-  Duration waited = scene.LongestWait(WaitersFor(scene.graph, absent));
-  // The longest deadlines among them count.
-  Deadlines limits{.named = Duration(), .blocked = Duration(), .busy = Duration()};
-  bool is_busy = false;
-  bool moves = false;
-  for (const uint32_t rank : absent) {
-    const RankEvidence& evidence = scene.Find(rank)->evidence;
-    const Deadlines own = DeadlinesOf(evidence);
-    // A rank that goes from batch to batch works, however long the others wait. For example, rank 0
-    // alone evaluates.
-    waited = std::min(waited, evidence.quiet_for);
-    limits.named = std::max(limits.named, own.named);
-    limits.blocked = std::max(limits.blocked, own.blocked);
-    limits.busy = std::max(limits.busy, own.busy);
-    is_busy = is_busy || IsBusy(evidence);
-    moves = moves || evidence.moved;
-  }
-  Verdict verdict;
-  if (waited < limits.named) return TooEarly(limits.named - waited);
-  Name(scene, absent, &verdict);
-  verdict.act = HangAct::kTell;
-  Duration limit = is_busy ? limits.busy : limits.blocked;
-  if (scene.facts.act_after > Duration() && !limit.is_infinite()) limit = scene.facts.act_after;
-  // A rank that transfers bytes is slow, not hung. And if all wait for one resource, a restart does
-  // not help.
-  if (limit.is_infinite() || verdict.culprits.empty()) {
-    verdict.look_again = Duration::Seconds(30);
-  } else if (moves) {
-    verdict.look_again = std::max(kLookAgainAtBytes, limit - waited);
-  } else if (waited < limit) {
-    verdict.look_again = limit - waited;
+  std::set<uint32_t> absent = AbsentOf(scene);
+  std::optional<Absence> absence;
+  std::set<uint32_t> waiters;
+  if (absent.empty()) {
+    absence = UnseenAbsence(scene);
   } else {
-    verdict.act = HangAct::kRestart;
+    waiters = WaitersFor(scene.graph, absent);
+    absence = AbsenceOf(scene, std::move(absent), scene.LongestWait(waiters));
   }
+  if (!absence.has_value()) return std::nullopt;
+  if (absence->waited < absence->limits.named) {
+    return TooEarly(absence->limits.named - absence->waited);
+  }
+  Verdict verdict = VerdictOn(scene, *absence);
+  const std::string wait = WaitText(scene, waiters, absence->absent.size());
+  if (!wait.empty()) Append(&verdict.sentence, " ", wait);
+  verdict.sentence += AsleepText(absence->asleep, absence->waited);
   return verdict;
 }
 

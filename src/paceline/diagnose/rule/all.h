@@ -9,6 +9,7 @@
 namespace paceline::diagnose {
 
 std::optional<Verdict> JudgeDebugger(const Scene& scene);
+std::optional<Verdict> JudgeEnding(const Scene& scene);
 std::optional<Verdict> JudgeStopped(const Scene& scene);
 std::optional<Verdict> JudgeMismatchedCall(const Scene& scene);
 std::optional<Verdict> JudgeAbsent(const Scene& scene);

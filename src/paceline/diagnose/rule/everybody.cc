@@ -11,6 +11,7 @@ namespace paceline::diagnose {
 namespace {
 
 constexpr Duration kToldAfter = Duration::Seconds(600);
+constexpr Duration kStartToldAfter = Duration::Seconds(60);
 // No verdict yet. The next event of any rank may change that.
 constexpr Duration kLookOften = Duration::Seconds(5);
 constexpr Duration kLookOftenFor = Duration::Seconds(60);
@@ -25,11 +26,9 @@ std::set<uint32_t> Together(const Scene& scene) {
 }
 
 // When to report `seen`, a collective that no rank leaves.
-Duration LinkLimit(const Scene& scene, Duration step, const CollectiveSeen& seen) {
+Duration LinkLimit(Duration step, const CollectiveSeen& seen) {
   if (step > Duration()) return BlockedLimit(step);
-  const RankFacts& first = scene.facts.ranks.front();
-  const bool is_start = seen.operation == kStartOperation && first.evidence.has_ring;
-  return is_start ? DeadlinesOf(first.evidence).named : kToldAfter;
+  return seen.operation == kStartOperation ? kStartToldAfter : kToldAfter;
 }
 
 // "none has left it", or "has not left it, though rank 0 has".
@@ -60,7 +59,7 @@ std::optional<Verdict> JudgeEverybody(const Scene& scene) {
   }
   const bool is_link = !together.empty();
   const Duration limit =
-      is_link ? LinkLimit(scene, step, *scene.graph.waits_in.at(*together.begin())) : kToldAfter;
+      is_link ? LinkLimit(step, *scene.graph.waits_in.at(*together.begin())) : kToldAfter;
   const Duration waited = is_link ? scene.LongestWait(together) : quiet;
   Verdict verdict;
   if (waited < limit) {

@@ -48,28 +48,6 @@ void AddWaitersInside(const Scene& scene, const std::set<uint32_t>& stopped,
   }
 }
 
-// Ranks that wait without a record: a torch without hooks does not show DDP's collectives, which
-// block each rank's backward until all have come. Empty unless all other ranks do that.
-std::set<uint32_t> AsleepInBackward(const Scene& scene, uint32_t stopped) {
-  std::set<uint32_t> asleep;
-  for (const RankFacts& rank : scene.facts.ranks) {
-    const RankEvidence& evidence = rank.evidence;
-    if (evidence.rank.value() == stopped) continue;
-    if (!evidence.has_ring || evidence.phase != RankPhase::kBackward || IsBusy(evidence)) return {};
-    asleep.insert(evidence.rank.value());
-  }
-  const bool are_all_known = asleep.size() + 1 == scene.facts.world_size;
-  return are_all_known ? asleep : std::set<uint32_t>();
-}
-
-Duration ShortestQuiet(const Scene& scene, const std::set<uint32_t>& ranks) {
-  Duration shortest = Duration::Infinite();
-  for (const uint32_t rank : ranks) {
-    shortest = std::min(shortest, scene.Find(rank)->evidence.quiet_for);
-  }
-  return shortest;
-}
-
 // "On node0: kill -CONT 71 72. On node1: kill -CONT 80."
 std::string WayOut(const Scene& scene, const std::set<uint32_t>& stopped) {
   std::map<std::string, std::string> commands;
@@ -116,11 +94,7 @@ std::optional<Verdict> JudgeStopped(const Scene& scene) {
              : Concat(Capitalized(RanksText(stopped)), " were ", how, ".");
   const std::string wait = WaitText(scene, waiters, stopped.size());
   if (!wait.empty()) Append(&verdict.sentence, " ", wait);
-  if (!asleep.empty()) {
-    Append(&verdict.sentence, " ", Capitalized(RanksText(asleep)),
-           asleep.size() == 1 ? " has" : " have", " slept in backward for ", SecondsText(waited),
-           ".");
-  }
+  verdict.sentence += AsleepText(asleep, waited);
   if (verdict.act == HangAct::kTell) {
     Append(&verdict.sentence, is_one ? " No rank waits for it yet." : "", WayOut(scene, stopped));
     verdict.look_again = Duration::Seconds(5);
