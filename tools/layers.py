@@ -44,7 +44,6 @@ PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkp
 # without the other ones, must leave it.
 KNOTS: dict[str, tuple[str, ...]] = {
     "cli": (
-        "cli/console/console.h -> cli/show/line_folder.h",
         "cli/console/console.h -> cli/show/rank_tail.h",
         "cli/console/error_file.h -> cli/run/narrator.h",
         "cli/console/output.cc -> cli/settings/value.h",
@@ -54,11 +53,7 @@ KNOTS: dict[str, tuple[str, ...]] = {
         "cli/flags/flags_page.cc -> cli/run/flags.h",
         "cli/flags/torchrun_flags.cc -> cli/run/flags.h",
         "cli/flags/torchrun_flags.cc -> cli/settings/value.h",
-        "cli/job/clean.cc -> cli/show/event_text.h",
         "cli/job/remote.cc -> cli/ckpt/rescue.h",
-        "cli/job/remote.cc -> cli/show/event_text.h",
-        "cli/run/narrator.cc -> cli/show/event_text.h",
-        "cli/run/narrator.h -> cli/show/event_text.h",
         "cli/run/status_line.cc -> cli/ckpt/rescue.h",
         "cli/settings/config.cc -> cli/run/request.h",
         "cli/settings/setting.cc -> cli/run/flags.h",

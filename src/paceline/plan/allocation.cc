@@ -1,6 +1,7 @@
 #include "paceline/plan/allocation.h"
 
 #include <algorithm>
+#include <variant>
 
 #include "paceline/plan/search.h"
 
@@ -51,6 +52,13 @@ Cluster ClusterOf(const Allocation& allocation, const Cluster& known) {
 
 bool Fits(const ModelSummary& model, const Allocation& allocation, const PlanWishes& wishes) {
   return Fits(model, ClusterOf(allocation), wishes);
+}
+
+double Throughput(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes) {
+  const auto answer = ChoosePlan(model, cluster, wishes);
+  const auto* plan = std::get_if<ParallelPlan>(&answer);
+  if (plan == nullptr || plan->predicted.step <= 0) return 0;
+  return static_cast<double>(wishes.global_batch) / plan->predicted.step;
 }
 
 }  // namespace paceline::plan

@@ -27,4 +27,7 @@ Cluster ClusterOf(const Allocation& allocation, const Cluster& known = {});
 // Whether any plan of the model fits in the memory of these devices.
 bool Fits(const ModelSummary& model, const Allocation& allocation, const PlanWishes& wishes);
 
+// Samples a second of the best plan on that cluster, as predicted; 0: none fits.
+double Throughput(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes);
+
 }  // namespace paceline::plan

@@ -33,5 +33,22 @@ TEST(Allocation, SpeedDecidesNothing) {
   }
 }
 
+TEST(Allocation, ThroughputGrowsWithDevices) {
+  const ModelSummary gpt = *SummaryOfPreset("gpt-1.5b", {});
+  const PlanWishes wishes = {.global_batch = 64, .only = {}};
+  const Cluster known = *ClusterFromLine("H100-80G:8,A100-80G:8", {});
+  const auto with = [&](uint32_t h100, uint32_t a100) {
+    Allocation devices = {{"H100-80G", known.types[0].memory, h100}};
+    if (a100 > 0) devices.push_back({"A100-80G", known.types[1].memory, a100});
+    return Throughput(gpt, ClusterOf(devices, known), wishes);
+  };
+  EXPECT_GT(with(1, 0), 0);
+  EXPECT_GT(with(4, 0), with(2, 0));
+  EXPECT_GE(with(4, 4), with(4, 0));
+  const ModelSummary large = *SummaryOfPreset("llama-405b", {});
+  EXPECT_EQ(Throughput(large, ClusterOf({{"H100-80G", known.types[0].memory, 1}}, known), wishes),
+            0);
+}
+
 }  // namespace
 }  // namespace paceline::plan

@@ -14,10 +14,10 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/agent/socket/reactor.h"
+#include "paceline/cli/console/line_folder.h"
 #include "paceline/cli/console/output.h"
-#include "paceline/cli/show/line_folder.h"
+#include "paceline/cli/console/trace_folder.h"
 #include "paceline/cli/show/rank_tail.h"
-#include "paceline/cli/show/trace_folder.h"
 #include "paceline/model/job_spec.h"
 
 namespace paceline::cli {

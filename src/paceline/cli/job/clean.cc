@@ -18,11 +18,11 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/job_place.h"
 #include "paceline/cli/settings/value.h"
-#include "paceline/cli/show/event_text.h"
 
 namespace paceline::cli {
 namespace {

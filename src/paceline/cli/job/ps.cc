@@ -11,10 +11,10 @@
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/job_place.h"
-#include "paceline/cli/show/event_text.h"
 #include "paceline/master/journal/journal.h"
 
 namespace paceline::cli {

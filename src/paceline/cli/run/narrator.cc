@@ -13,9 +13,9 @@
 #include "paceline/agent/ranks/exit_cause.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
-#include "paceline/cli/show/event_text.h"
 #include "paceline/core/budget.h"
 
 namespace paceline::cli {

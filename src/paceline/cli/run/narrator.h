@@ -15,7 +15,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "paceline/cli/console/console.h"
-#include "paceline/cli/show/event_text.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {

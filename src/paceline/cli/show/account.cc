@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "paceline/base/text.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/text.h"
-#include "paceline/cli/show/event_text.h"
 
 namespace paceline::cli {
 namespace {

@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/settings/value.h"
-#include "paceline/cli/show/event_text.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {

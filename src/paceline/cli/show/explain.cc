@@ -5,9 +5,9 @@
 #include <string_view>
 
 #include "paceline/base/text.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
-#include "paceline/cli/show/event_text.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 

@@ -1,7 +1,7 @@
 #include "paceline/cli/show/explain.h"
 
 #include "gtest/gtest.h"
-#include "paceline/cli/show/event_text.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 
 namespace paceline::cli {

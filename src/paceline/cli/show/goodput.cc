@@ -8,10 +8,10 @@
 #include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
-#include "paceline/cli/show/event_text.h"
 #include "paceline/core/goodput/ledger.h"
 
 namespace paceline::cli {

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/fd.h"
-#include "paceline/cli/show/line_folder.h"
+#include "paceline/cli/console/line_folder.h"
 
 namespace paceline::cli {
 

@@ -7,11 +7,11 @@
 #include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
-#include "paceline/cli/show/event_text.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {

@@ -1,4 +1,4 @@
-#include "paceline/cli/show/line_folder.h"
+#include "paceline/cli/console/line_folder.h"
 
 #include <gtest/gtest.h>
 

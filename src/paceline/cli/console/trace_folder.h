@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/cli/show/line_folder.h"
+#include "paceline/cli/console/line_folder.h"
 
 namespace paceline::cli {
 

@@ -1,4 +1,4 @@
-#include "paceline/cli/show/trace_folder.h"
+#include "paceline/cli/console/trace_folder.h"
 
 #include <algorithm>
 #include <array>

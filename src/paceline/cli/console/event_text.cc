@@ -1,4 +1,4 @@
-#include "paceline/cli/show/event_text.h"
+#include "paceline/cli/console/event_text.h"
 
 #include <ctime>
 #include <utility>
