@@ -272,7 +272,10 @@ BudgetVerdict JudgeBudget(const JobState& state) {
 
 BudgetVerdict JudgeRepeated(const JobState& state, bool can_go_without_blamed) {
   const BudgetState& budget = state.budget;
-  const bool is_again = budget.last_is_repeatable && budget.last_before_step &&
+  // The first of these attempts may have made steps, and failed where the others begin.
+  const bool has_no_step = budget.last_before_step && budget.last_failure_step < 0 &&
+                           budget.last_failure_step_count == 0;
+  const bool is_again = budget.last_is_repeatable && has_no_step &&
                         budget.same_failure_count >= kRepeatedMax && !state.spec.max_restarts;
   if (!is_again) return {};
   const size_t everywhere = std::min(state.last_world.seats.size(), kFailureNodesMax);

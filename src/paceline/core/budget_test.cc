@@ -96,6 +96,18 @@ TEST(BudgetTest, AnExceptionAfterAStepHasThreeTries) {
   EXPECT_FALSE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/false).exhausted);
 }
 
+// It saved step 6, fails at step 7, and begins there the next time.
+TEST(BudgetTest, AnExceptionThatComesAgainAfterARestoreHasThreeTries) {
+  JobState state;
+  RankFailed fact{.node = NodeId(1), .step = 6};
+  fact.cause.fingerprint = fact.cause.headline = "ValueError: bad batch (train.py:3)";
+  fact.cause.is_repeatable = true;
+  Charge(state, Instant(), fact);
+  fact.step = -1;
+  Charge(state, Instant(), fact);
+  EXPECT_FALSE(JudgeRepeated(state, /*can_go_without_blamed=*/false).exhausted);
+}
+
 TEST(BudgetTest, PausesDoubleAndEndUnderAHardCap) {
   JobState state;
   state.budget.failures_without_progress = 1;
