@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from hosts import Host, needs_hosts, start
 from job import DEADLINE_S, SCRIPTS, Job, binary, eventually
+from paceline._base.processes import stat_of
 from test_peers import STEADY, until_fetched
 
 torch = pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -328,6 +329,7 @@ def test_row_46_a_stop_brings_the_newest_step_to_storage(job: Job) -> None:
     assert job.launcher is not None
     master = job.card["master"]["pid"]
     os.kill(master, signal.SIGSTOP)
+    eventually(lambda: stat_of(master)[:1] == ["T"], "the master is stopped")
     job.launcher.send_signal(signal.SIGTERM)
     assert job.wait() == 143, job.stderr
     assert "It is continued, to end the job" in job.stderr

@@ -36,7 +36,9 @@ def test_a_job_whose_run_directory_was_moved_or_removed_is_listed_and_stopped(jo
     assert status.returncode != 0
     assert f"{job_id} runs, but its run directory is gone" in status.stderr
     assert job_id not in job.command("clean").stdout
-    elsewhere = subprocess.run(job.command_line("stop"), cwd=job.directory / "moved", env=job.env,
+    other = job.directory / "other"
+    other.mkdir()
+    elsewhere = subprocess.run(job.command_line("stop"), cwd=other, env=job.env,
                                check=False, capture_output=True, text=True)
     assert elsewhere.returncode != 0
     assert f"{job_id} (started in {job.directory})" in elsewhere.stderr

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 from job import Job, eventually
@@ -113,7 +114,9 @@ def test_ctrl_c_continues_a_master_that_was_stopped(job: Job) -> None:
     """It then ends the job as usual: the ranks save, and no failure is counted."""
     start(job, SAVES_ON_CTRL_C)
     assert job.launcher is not None
-    os.kill(job.card["master"]["pid"], signal.SIGSTOP)
+    master = job.card["master"]["pid"]
+    os.kill(master, signal.SIGSTOP)
+    eventually(lambda: stat_of(master)[:1] == ["T"], "the master is stopped")
     job.launcher.send_signal(signal.SIGINT)
     assert job.wait() == 130, job.stderr
     assert "was stopped by SIGSTOP. It is continued, to end the job." in job.stderr
@@ -126,7 +129,7 @@ def test_a_stop_without_the_master_is_recorded_by_the_launcher(job: Job) -> None
     """The master stays stopped whatever is done, so the launcher passes it over."""
     start(job, UNTIL_GO)
     assert job.launcher is not None
-    with frozen(job.card["master"]["pid"]):
+    with held(job.card["master"]["pid"]):
         job.launcher.send_signal(signal.SIGINT)
         assert job.wait() == 130, job.stderr
     assert "the agents are asked to stop their ranks" in job.stderr
@@ -142,22 +145,39 @@ def test_a_stop_without_the_master_is_recorded_by_the_launcher(job: Job) -> None
 
 
 @contextmanager
-def frozen(pid: int) -> Iterator[None]:
-    """Stops the process again as soon as it is continued, until it ends."""
-    process = os.pidfd_open(pid)
-    is_over = threading.Event()
+def held(pid: int) -> Iterator[None]:
+    """Holds all threads of the process as a debugger does, so that SIGCONT continues none."""
+    traced: set[str] = set()
+    while left := set(os.listdir(f"/proc/{pid}/task")) - traced:
+        for thread in left:
+            ptrace(SEIZE, int(thread))
+            ptrace(INTERRUPT, int(thread))
+        traced |= left
+    eventually(lambda: stat_of(pid)[:1] == ["t"], "the process is held")
+    # The kernel tells the parent of its death only after the one that holds it has waited for it,
+    # and for its other threads before.
+    threads = [*(traced - {str(pid)}), str(pid)]
+    waiting = threading.Thread(target=wait_for_death, args=(threads,), daemon=True)
+    waiting.start()
+    yield
+    waiting.join()
 
-    def stop() -> None:
-        while not is_over.wait(0.0005):
-            with suppress(ProcessLookupError):
-                signal.pidfd_send_signal(process, signal.SIGSTOP)
 
-    thread = threading.Thread(target=stop)
-    thread.start()
-    try:
-        eventually(lambda: stat_of(pid)[:1] == ["T"], "the process is stopped")
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-        os.close(process)
+SEIZE, INTERRUPT, WALL = 0x4206, 0x4207, 0x40000000
+
+
+def ptrace(request: int, thread: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    numbers = [ctypes.c_long(number) for number in (request, thread, 0, 0)]
+    if libc.ptrace(*numbers) != 0:
+        raise OSError(ctypes.get_errno(), "ptrace")
+
+
+def wait_for_death(threads: list[str]) -> None:
+    for thread in threads:
+        status = 0x7F  # stopped
+        while os.WIFSTOPPED(status):
+            try:
+                _, status = os.waitpid(int(thread), WALL)
+            except ChildProcessError:
+                break

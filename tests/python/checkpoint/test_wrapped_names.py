@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 import torch.distributed as dist
+from command import paceline
 from paceline.torch import Checkpointer, CheckpointError, load
 from safetensors.torch import load_file
 from torch import nn, optim
@@ -211,3 +212,10 @@ def test_fsdp_and_compiled_layers(tmp_path: Path) -> None:
         load(tmp_path / "c", back)
         for a, b in zip(state["model"].parameters(), back["model"].parameters(), strict=True):
             assert torch.equal(a.full_tensor(), getattr(b, "full_tensor", lambda b=b: b)())
+
+
+def test_exports_have_plain_names(tmp_path: Path) -> None:
+    saved(stepped(net("older, both")), tmp_path / "c")
+    done = paceline("ckpt", "export", str(tmp_path / "c"), str(tmp_path / "hf"), "--to", "hf")
+    assert done.returncode == 0, done.stderr
+    assert sorted(load_file(tmp_path / "hf/model.safetensors")) == NAMES

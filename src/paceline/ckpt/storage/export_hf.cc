@@ -5,8 +5,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
 #include <set>
 #include <span>
 #include <string_view>
@@ -93,19 +95,49 @@ Result<void> WriteIndex(const std::string& folder, const nlohmann::json& weight_
   return file.Sync();
 }
 
-// The tensors of the entry, named without the entry's prefix.
-Result<std::map<std::string, WholeTensor>> Chosen(const WholeReader& from,
-                                                  const std::string& entry) {
-  std::map<std::string, WholeTensor> chosen;
+// Of torch.compile, activation checkpoints and FSDP.
+constexpr std::string_view kWrapperMarks[] = {"_orig_mod", "_checkpoint_wrapped_module",
+                                              "_fsdp_wrapped_module"};
+
+std::string WithoutMarks(const std::string& name) {
+  bool is_marked = false;
+  std::string plain;
+  for (const std::string_view part : SplitParts(name, ".")) {
+    if (std::ranges::find(kWrapperMarks, part) != std::end(kWrapperMarks)) {
+      is_marked = true;
+    } else {
+      Append(&plain, plain.empty() ? "" : ".", part);
+    }
+  }
+  return is_marked && !plain.empty() ? plain : name;
+}
+
+// The tensors of the entry, by the name that each gets in the export, and their names in the
+// checkpoint.
+struct ChosenTensors {
+  std::map<std::string, WholeTensor> tensors;
+  std::map<std::string, std::string> keys;
+};
+
+Result<ChosenTensors> Chosen(const WholeReader& from, const std::string& entry) {
+  std::vector<std::string> names;
   std::set<std::string> entries;
   for (const auto& [key, tensor] : from.tensors()) {
     if (key.starts_with(entry + ".")) {
-      chosen.emplace(key.substr(entry.size() + 1), tensor);
+      names.push_back(key.substr(entry.size() + 1));
     } else {
       entries.insert(key.substr(0, key.find('.')));
     }
   }
-  if (!chosen.empty()) return chosen;
+  if (!names.empty()) {
+    ChosenTensors chosen;
+    for (const auto& [exported, name] : ExportedNames(names)) {
+      const std::string key = Concat(entry, ".", name);
+      chosen.tensors.emplace(exported, from.tensors().at(key));
+      chosen.keys.emplace(exported, key);
+    }
+    return chosen;
+  }
   std::string known;
   for (const std::string& name : entries) Append(&known, known.empty() ? "" : ", ", name);
   return Failure{FailureKind::kNotFound,
@@ -113,9 +145,8 @@ Result<std::map<std::string, WholeTensor>> Chosen(const WholeReader& from,
                         entries.empty() ? "none at all" : CleanText(known))};
 }
 
-Result<void> WriteTensors(WholeReader* from, const std::string& entry,
-                          const std::map<std::string, WholeTensor>& tensors,
-                          const std::string& path) {
+Result<void> WriteTensors(WholeReader* from, const ChosenTensors& chosen, const std::string& path) {
+  const auto& tensors = chosen.tensors;
   std::vector<TensorBox> boxes;
   for (const auto& [name, tensor] : tensors) {
     boxes.push_back({.key = name, .dtype = tensor.dtype, .shape = tensor.shape});
@@ -133,7 +164,7 @@ Result<void> WriteTensors(WholeReader* from, const std::string& entry,
     bytes = 0;
     for (const std::string& name : batch) {
       const uint64_t size = tensors.at(name).bytes;
-      wanted.push_back({Concat(entry, ".", name), std::span(buffer).subspan(bytes, size)});
+      wanted.push_back({chosen.keys.at(name), std::span(buffer).subspan(bytes, size)});
       bytes += size;
     }
     RETURN_IF_ERROR(from->Read(wanted));
@@ -144,21 +175,34 @@ Result<void> WriteTensors(WholeReader* from, const std::string& entry,
 
 }  // namespace
 
+std::map<std::string, std::string> ExportedNames(const std::vector<std::string>& names) {
+  std::map<std::string, size_t> counts;
+  for (const std::string& name : names) ++counts[WithoutMarks(name)];
+  std::map<std::string, std::string> exported;
+  for (const std::string& name : names) {
+    const std::string plain = WithoutMarks(name);
+    exported.emplace(counts[plain] == 1 ? plain : name, name);
+  }
+  return exported;
+}
+
 Result<HfExported> ExportHf(WholeReader* from, const HfExport& how) {
   ASSIGN_OR_RETURN(const auto chosen, Chosen(*from, how.entry));
   RETURN_IF_ERROR(MakeEmptyFolder(how.folder));
-  const auto files = Batches(chosen, how.file_bytes_max);
-  HfExported done{.tensors = chosen.size(), .left_out = from->tensors().size() - chosen.size()};
+  const auto files = Batches(chosen.tensors, how.file_bytes_max);
+  const size_t count = chosen.tensors.size();
+  HfExported done{.tensors = count, .left_out = from->tensors().size() - count};
   nlohmann::json weight_map = nlohmann::json::object();
   for (size_t i = 0; i < files.size(); ++i) {
     const std::string name = TensorFileName(i, files.size());
-    std::map<std::string, WholeTensor> tensors;
+    ChosenTensors batch;
     for (const std::string& key : files[i]) {
-      tensors.emplace(key, chosen.at(key));
+      batch.tensors.emplace(key, chosen.tensors.at(key));
+      batch.keys.emplace(key, chosen.keys.at(key));
       weight_map[key] = name;
-      done.bytes += chosen.at(key).bytes;
+      done.bytes += chosen.tensors.at(key).bytes;
     }
-    RETURN_IF_ERROR(WriteTensors(from, how.entry, tensors, Concat(how.folder, "/", name)));
+    RETURN_IF_ERROR(WriteTensors(from, batch, Concat(how.folder, "/", name)));
     done.files.push_back(name);
   }
   if (files.size() > 1) RETURN_IF_ERROR(WriteIndex(how.folder, weight_map, done.bytes));

@@ -5,6 +5,7 @@
 // model.safetensors.index.json. `transformers` and `safetensors` read it.
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,11 @@ struct HfExported {
   uint64_t bytes = 0;
   std::vector<std::string> files;
 };
+
+// By the name that a tensor gets in the export, its name in the checkpoint: `names` without the
+// parts that torch's wrappers add, as older versions and imports have saved them. Names that would
+// be equal then stay as they are.
+std::map<std::string, std::string> ExportedNames(const std::vector<std::string>& names);
 
 // Durable on return; the index is written last. kExists: the folder is not empty. kNotFound: the
 // checkpoint has no such entry; the message names its entries. kDamaged, kFull, kSystem.

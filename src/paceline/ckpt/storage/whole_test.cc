@@ -132,6 +132,18 @@ TEST_F(WholeTest, AHuggingFaceFolderHasTheWeightsAndAnIndex) {
   EXPECT_NE(other.failure().message.find("model, opt"), std::string::npos);
 }
 
+TEST(ExportedNamesTest, PartsOfWrappersAreLeftOutWhereNoNameBecomesDouble) {
+  const std::map<std::string, std::string> expected = {
+      {"body.w", "body._orig_mod._checkpoint_wrapped_module.w"},
+      {"_orig_mod", "_orig_mod"},
+      {"head._orig_mod.w", "head._orig_mod.w"},
+      {"head.w", "head.w"},
+      {"module._original.w", "module._original.w"}};
+  EXPECT_EQ(ExportedNames({"body._orig_mod._checkpoint_wrapped_module.w", "_orig_mod",
+                           "head._orig_mod.w", "head.w", "module._original.w"}),
+            expected);
+}
+
 TEST_F(WholeTest, BatchesKeepTheOrderAndTheBound) {
   const std::map<std::string, WholeTensor> tensors = {{"a", {.shape = {}, .bytes = 4}},
                                                       {"b", {.shape = {}, .bytes = 4}},

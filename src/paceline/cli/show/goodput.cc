@@ -19,14 +19,14 @@ namespace {
 
 constexpr size_t kIncidentsShown = 5;
 
-struct Account {
+struct TimeAccount {
   core::GoodputReport report;
   bool is_over = false;
   std::map<uint64_t, const core::Record*> records;  // the causes of the incidents, by seq
 };
 
-Account Balance(const std::vector<core::Record>& records) {
-  Account account;
+TimeAccount AccountOfTime(const std::vector<core::Record>& records) {
+  TimeAccount account;
   core::GoodputLedger ledger;
   Instant end = WallNow();
   for (const core::Record& record : records) {
@@ -45,7 +45,7 @@ Account Balance(const std::vector<core::Record>& records) {
 }
 
 // The record that a person should read about an incident: its first cause, if the journal has it.
-const core::Record* Told(const Account& account, const core::IncidentCost& incident) {
+const core::Record* ToldRecord(const TimeAccount& account, const core::IncidentCost& incident) {
   for (const RecordSeq seq : {incident.cause, incident.world_ended}) {
     const auto it = account.records.find(seq.value());
     if (it != account.records.end()) return it->second;
@@ -53,7 +53,7 @@ const core::Record* Told(const Account& account, const core::IncidentCost& incid
   return nullptr;
 }
 
-std::string Percentage(double part) { return FixedText(part * 100, 1) + " %"; }
+std::string ShareText(double part) { return FixedText(part * 100, 1) + " %"; }
 
 // Slot-seconds as rank-time: "3 h 12 min".
 std::string RankTime(double slot_seconds) {
@@ -67,12 +67,12 @@ void PrintClasses(Output& out, const core::GoodputReport& report) {
     const double part = report.Of(text.time_class);
     if (part <= 0) continue;
     rows.push_back(
-        {RankTime(part), Percentage(part / all), std::string(text.words), std::string(text.hint)});
+        {RankTime(part), ShareText(part / all), std::string(text.words), std::string(text.hint)});
   }
   out.Data(Table(rows, out.width()));
 }
 
-void PrintIncidents(Output& out, const Account& account) {
+void PrintIncidents(Output& out, const TimeAccount& account) {
   const auto& incidents = account.report.incidents;
   if (incidents.empty()) {
     out.DataLine("No world of this job has ended before its time.");
@@ -80,7 +80,7 @@ void PrintIncidents(Output& out, const Account& account) {
   }
   out.DataLine(Concat("Costliest of ", Counted(incidents.size(), "incident"), ":"));
   for (size_t i = 0; i < std::min(incidents.size(), kIncidentsShown); ++i) {
-    const core::Record* record = Told(account, incidents[i]);
+    const core::Record* record = ToldRecord(account, incidents[i]);
     const std::string seq = record == nullptr ? "" : ToString(record->seq);
     const std::string cost =
         RankTime(incidents[i].slot_seconds) + (incidents[i].is_over ? "" : ", not over yet");
@@ -89,7 +89,7 @@ void PrintIncidents(Output& out, const Account& account) {
   }
 }
 
-nlohmann::ordered_json Json(const std::string& job, const Account& account) {
+nlohmann::ordered_json GoodputJson(const std::string& job, const TimeAccount& account) {
   const core::GoodputReport& report = account.report;
   nlohmann::ordered_json json;
   json["schema"] = "paceline.goodput/1";
@@ -105,7 +105,7 @@ nlohmann::ordered_json Json(const std::string& job, const Account& account) {
   json["steps_redone"] = report.steps_redone;
   json["incidents"] = nlohmann::json::array();
   for (const core::IncidentCost& incident : report.incidents) {
-    const core::Record* record = Told(account, incident);
+    const core::Record* record = ToldRecord(account, incident);
     json["incidents"].push_back({{"event", record == nullptr ? 0 : record->seq.value()},
                                  {"rank_seconds", incident.slot_seconds},
                                  {"is_over", incident.is_over},
@@ -114,15 +114,15 @@ nlohmann::ordered_json Json(const std::string& job, const Account& account) {
   return json;
 }
 
-void Print(Output& out, const std::string& job, const Account& account) {
+void PrintGoodput(Output& out, const std::string& job, const TimeAccount& account) {
   const core::GoodputReport& report = account.report;
   if (report.allocated() <= 0) {
     out.DataLine(Visible(job) + ": no node has joined yet, so there is no time to account for");
     return;
   }
-  out.DataLine(Concat(Visible(job), "  ", Percentage(report.runtime),
+  out.DataLine(Concat(Visible(job), "  ", ShareText(report.runtime),
                       " of the seated ranks' time was productive (ETTR); ",
-                      Percentage(report.scheduling), " of the wanted seats were taken"));
+                      ShareText(report.scheduling), " of the wanted seats were taken"));
   PrintClasses(out, report);
   if (report.steps_executed > 0) {
     out.DataLine(Concat("steps of ended worlds: ", report.steps_executed, ", of which ",
@@ -139,11 +139,11 @@ int RunGoodput(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   auto records = RecordsFromJournal(*place);
   if (!records.ok()) return out.Fail(records.problem());
-  const Account account = Balance(*records);
+  const TimeAccount account = AccountOfTime(*records);
   if (out.is_json()) {
-    out.DataLine(PrintJson(Json(place->id, account)));
+    out.DataLine(PrintJson(GoodputJson(place->id, account)));
   } else {
-    Print(out, place->id, account);
+    PrintGoodput(out, place->id, account);
   }
   return kExitDone;
 }

@@ -7,7 +7,7 @@
 namespace paceline::core {
 namespace {
 
-Instant At(int64_t seconds) { return Instant() + Duration::Seconds(seconds); }
+Instant AtSecond(int64_t seconds) { return Instant() + Duration::Seconds(seconds); }
 
 // Two nodes of two slots each, and a spare when a test asks for it. Ten slot-seconds of a class
 // mean that the four seated slots were in it for 2.5 s.
@@ -23,7 +23,7 @@ class GoodputLedgerTest : public testing::Test {
   }
 
   void Fold(int64_t second, Fact fact, std::vector<RecordSeq> causes = {}) {
-    ledger_.Fold({RecordSeq(++seq_), At(100 + second), std::move(causes), std::move(fact)});
+    ledger_.Fold({RecordSeq(++seq_), AtSecond(100 + second), std::move(causes), std::move(fact)});
   }
   void Join(int64_t second, uint32_t node) {
     Fold(second, NodeJoined{.node = NodeId(node), .slots = 2});
@@ -38,7 +38,7 @@ class GoodputLedgerTest : public testing::Test {
     Form(4, {1, 2});
     Fold(10, WorldRunning{.step = 1});
   }
-  GoodputReport Report(int64_t second) const { return ledger_.At(At(100 + second)); }
+  GoodputReport Report(int64_t second) const { return ledger_.At(AtSecond(100 + second)); }
 
   GoodputLedger ledger_;
   uint64_t seq_ = 0;
@@ -73,7 +73,7 @@ TEST_F(GoodputLedgerTest, AnIncidentCostsWhatTheNextWorldMakesUpFor) {
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 5);
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
   EXPECT_DOUBLE_EQ(report.runtime, 20.0 / 34);
-  EXPECT_DOUBLE_EQ(ledger_.Share(At(138)), report.runtime);
+  EXPECT_DOUBLE_EQ(ledger_.Share(AtSecond(138)), report.runtime);
   EXPECT_EQ(report.steps_redone, 5);
   ASSERT_EQ(report.incidents.size(), 1u);
   EXPECT_EQ(report.incidents[0].cause, RecordSeq(6));
