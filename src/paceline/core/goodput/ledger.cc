@@ -62,7 +62,7 @@ struct GoodputLedger::Visitor {
 
   void operator()(const WorldRunning& fact) const {
     ledger.running_ = {.began_at = fact.began_at, .knows_step = fact.step >= 0};
-    if (fact.step >= 0 && fact.began_at > 0) {
+    if (fact.step >= 0) {
       ledger.steps_redone_ += std::max(int64_t{0}, ledger.step_max_ - fact.began_at);
     }
     // A world that knows only its own steps was charged when the one before ended (lost_work).

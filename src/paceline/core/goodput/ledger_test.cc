@@ -81,6 +81,16 @@ TEST_F(GoodputLedgerTest, AnIncidentCostsWhatTheNextWorldMakesUpFor) {
   EXPECT_TRUE(report.incidents[0].is_over);
 }
 
+TEST_F(GoodputLedgerTest, AScriptThatBeginsAnewRepeatsAllItsSteps) {
+  Train();
+  Fold(20, WorldEnded{.step = 20});
+  Form(20, {1, 2});
+  Fold(20, WorldRunning{.step = 1});
+  const GoodputReport report = Report(25);
+  EXPECT_EQ(report.steps_redone, 20);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 5);
+}
+
 TEST_F(GoodputLedgerTest, ASilentNodeCostsTheTimeOfItsSilence) {
   Train();
   Fold(30, NodeLost{.node = NodeId(2), .silent_for = Duration::Seconds(6)});
