@@ -1,4 +1,4 @@
-"""The tensors in a checkpoint's images, by name: their parts, types and whole shapes.
+"""An index of a checkpoint's tensors: for each name its parts, dtype and whole shape.
 
 A name that this rank's image lacks opens the images of the other ranks.
 """

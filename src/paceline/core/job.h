@@ -47,7 +47,8 @@ class Job {
   // The highest absolute step that a rank reported, -1: none; and the newest checkpoint.
   int64_t step() const { return watch_.step; }
   int64_t saved_step() const { return watch_.saved_step; }
-  // Of the current world: the highest absolute step, -1: none; and the most steps made in it.
+  // The highest step of the training that a rank of the current world reported; -1: none. The
+  // second is the number of optimizer steps in this world, the highest of all ranks.
   int64_t world_step() const { return watch_.world_step; }
   int64_t step_count() const { return watch_.step_count; }
   const CheckpointLedger& checkpoints() const { return watch_.checkpoints; }

@@ -207,7 +207,7 @@ wire::JobStatus EventLoop::Status() const {
   const Instant now = clock_.Now();
   wire::JobStatus status = MakeJobStatus(job_, now,
                                          {.pid = getpid(),
-                                          .goodput = goodput_.Share(now),
+                                          .goodput = goodput_.At(now).runtime,
                                           .steps_per_second = pace_.PerSecond(),
                                           .since_step = pace_.SinceLast(now),
                                           .created_at = created_at_,

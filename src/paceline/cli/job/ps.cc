@@ -40,7 +40,8 @@ std::vector<std::string> WithoutSecrets(std::vector<std::string> argv) {
   return argv;
 }
 
-// Records after the end are those of storage and of nodes that leave.
+// How many of the journal's last records are searched for the end of the job. Only records of
+// storage and of nodes that leave may follow it.
 constexpr uint32_t kLastRecords = 64;
 
 // How a job went that does not run any more, as far as this host knows it.

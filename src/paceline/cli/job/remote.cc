@@ -131,7 +131,7 @@ Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
     host.durable = records->back().seq;
     if (job.state().phase == core::Phase::kFinished) end = records->back().at;
   }
-  host.goodput = goodput.Share(end);
+  host.goodput = goodput.At(end).runtime;
   wire::JobStatus status = master::MakeJobStatus(job, end, host);
   if (status.job_id.empty()) status.job_id = place.id;
   if (status.step < 0) status.step = job.state().step_max;

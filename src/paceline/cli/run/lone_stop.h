@@ -1,7 +1,7 @@
 #pragma once
 
-// A stop that a launcher carried out on its own, because the master did not answer, as records of
-// the journal. A resumed job then counts no failure of the ranks that were stopped.
+// If the master does not answer, the launcher stops the job by itself and writes the stop into the
+// journal. So a resumed job counts no failure of the ranks that were stopped.
 
 #include <string>
 #include <vector>

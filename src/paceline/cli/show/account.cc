@@ -43,7 +43,8 @@ std::optional<JobEvent> DecisionOf(const Explanation& why) {
   return found != why.outcome.end() ? std::optional(*found) : std::nullopt;
 }
 
-// "; 3 steps are trained again"; "" if the step from which training went on is not known.
+// Returns "; 3 steps are trained again", or "" if it is not known at which step the new world
+// began.
 std::string LostSteps(const Explanation& why, const std::vector<JobEvent>& events) {
   const uint64_t generation = why.outcome.back().generation;
   for (const JobEvent& event : events) {

@@ -116,7 +116,8 @@ void PrintHang(Output& out, const Explanation& why, bool has_evidence) {
   }
 }
 
-// The cause, what was done about it, what that cost, and what happens now.
+// Prints the cause of the incident first, then the decision, its cost, and the state of the job
+// now.
 void PrintAccount(Output& out, const Explanation& why, const Account& account, ReasonTold* told) {
   const wire::JobEvent& decision = account.decision.has_value() ? *account.decision : why.event;
   const bool is_own = account.cause.has_value() && account.cause->seq == decision.seq;

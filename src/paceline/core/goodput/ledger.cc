@@ -14,7 +14,7 @@ double Sum(const std::array<double, kTimeClasses>& sums) {
   return std::accumulate(sums.begin(), sums.end(), 0.0);
 }
 
-// A part of `whole`, kept in 0 … 1 against rounding.
+// part ÷ whole, clamped to 0 … 1 because sums of doubles are not exact; 0 if `whole` is 0.
 double Part(double part, double whole) {
   return whole <= 0 ? 0 : std::clamp(part / whole, 0.0, 1.0);
 }
@@ -211,16 +211,6 @@ GoodputReport GoodputLedger::At(Instant now) const {
   report.runtime = Part(report.Of(TimeClass::kProductive), seated);
   report.scheduling = Part(seated, copy.wanted_);
   return report;
-}
-
-double GoodputLedger::Share(Instant now) const {
-  if (!has_world_) return 0;
-  const double passed = (std::max(now, last_) - last_).ToSecondsF();
-  const double seated = is_over_ ? 0 : CountSlots().seated * passed;
-  const double made =
-      sums_[Index(TimeClass::kProductive)] + (stage_ == TimeClass::kProductive ? seated : 0);
-  const double allocated = Sum(sums_) - sums_[Index(TimeClass::kSpare)] - before_world_ + seated;
-  return Part(made, allocated);
 }
 
 double GoodputReport::allocated() const { return Sum(slot_seconds); }

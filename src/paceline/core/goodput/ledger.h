@@ -53,8 +53,6 @@ class GoodputLedger {
   // Records in order of seq.
   void Fold(const Record& record);
   GoodputReport At(Instant now) const;
-  // GoodputReport::runtime alone, without the list of incidents.
-  double Share(Instant now) const;
 
  private:
   struct NodeTime {
@@ -79,7 +77,7 @@ class GoodputLedger {
   void Advance(Instant at);
   void Enter(TimeClass stage);
   void Add(TimeClass time_class, double slot_seconds);
-  // The productive time after `from` was none. It moves to `time_class`.
+  // Takes the time after `from` out of the newest productive stretch and adds it to `time_class`.
   void Move(Instant from, TimeClass time_class);
   void CloseIncident();
   void Forget(NodeId id);
@@ -104,7 +102,7 @@ class GoodputLedger {
   int64_t step_max_ = 0;
   int64_t steps_executed_ = 0;
   int64_t steps_redone_ = 0;
-  double unclaimed_ = 0;  // was moved, and the end of its world is not recorded yet
+  double unclaimed_ = 0;  // slot-seconds moved by Move() whose WorldEnded has not come yet
   std::optional<IncidentCost> open_;
   std::vector<IncidentCost> incidents_;  // over
 };

@@ -111,7 +111,8 @@ Absence AbsenceOf(const Scene& scene, std::set<uint32_t> absent, Duration waited
   return absence;
 }
 
-// The one rank that is not in backward, where all others sleep without a record of their wait.
+// Returns the only rank outside backward, if all other ranks sleep in backward and no flight ring
+// shows a collective that they wait for (torch before 2.15 records none there).
 std::optional<Absence> UnseenAbsence(const Scene& scene) {
   if (!scene.graph.waits_in.empty()) return std::nullopt;
   for (const RankFacts& rank : scene.facts.ranks) {
