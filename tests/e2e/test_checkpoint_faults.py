@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import shutil
 import signal
-import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from false_clock import YEAR, FalseClock, needs_compiler
 from hosts import Host, needs_hosts, start
 from job import DEADLINE_S, SCRIPTS, Job, binary, eventually
 from paceline._base.processes import stat_of
@@ -229,89 +228,24 @@ def in_small_memory(
         space.wait()
 
 
-CLOCK = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <stdint.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/time.h>
-#include <time.h>
-#include <unistd.h>
-/* Every wall clock of the process is off by as many seconds as a file says. */
-static int64_t offset(void) {
-  static volatile int64_t *seconds;
-  if (!seconds) {
-    const int fd = open(getenv("WRONG_CLOCK"), O_RDONLY | O_CLOEXEC);
-    void *page = fd < 0 ? MAP_FAILED : mmap(0, 4096, PROT_READ, MAP_SHARED, fd, 0);
-    if (fd >= 0) close(fd);
-    if (page == MAP_FAILED) return 0;
-    seconds = page;
-  }
-  return *seconds;
-}
-int clock_gettime(clockid_t clock, struct timespec *now) {
-  const int status = (int)syscall(SYS_clock_gettime, clock, now);
-  if (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) now->tv_sec += offset();
-  return status;
-}
-int gettimeofday(struct timeval *now, void *zone) {
-  struct timespec exact;
-  (void)zone;
-  clock_gettime(CLOCK_REALTIME, &exact);
-  now->tv_sec = exact.tv_sec;
-  now->tv_usec = exact.tv_nsec / 1000;
-  return 0;
-}
-time_t time(time_t *out) {
-  struct timespec now;
-  clock_gettime(CLOCK_REALTIME, &now);
-  if (out) *out = now.tv_sec;
-  return now.tv_sec;
-}
-"""
-YEAR = 366 * 24 * 3600
-
-
-@pytest.mark.skipif(shutil.which("cc") is None, reason="the false clock is a small C library")
+@needs_compiler
 def test_row_45_clocks_that_jump_change_nothing(
     make_job: Callable[..., Job], tmp_path: Path
 ) -> None:
-    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
-    source.write_text(CLOCK)
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, source], check=True)
-    clock = tmp_path / "offset"
-    clock.write_bytes(bytes(4096))
-
-    def set_clock(seconds: int) -> None:
-        with clock.open("r+b") as file:
-            file.write(struct.pack("<q", seconds))
-
-    env = {"LD_PRELOAD": str(library), "WRONG_CLOCK": str(clock)}
-    seen = subprocess.run([sys.executable, "-c", "import time; print(int(time.time()))"],
-                          env={**os.environ, **env}, capture_output=True, text=True, check=True)
-    before = int(seen.stdout)
-    set_clock(3 * YEAR)
-    seen = subprocess.run([sys.executable, "-c", "import time; print(int(time.time()))"],
-                          env={**os.environ, **env}, capture_output=True, text=True, check=True)
-    assert int(seen.stdout) > before + 2 * YEAR, "the false clock is believed"
-    set_clock(0)
-
+    clock = FalseClock(tmp_path)
     job = make_job("run")
-    job.env = {**job.env, **env}
+    job.env = {**job.env, **clock.env}
     job.be_patient().start(NODES, words(job, "--every", "1s", "--cut"))
     ranks = job.until_stepping(2, beyond=20)
     job.until_event("checkpoint_committed")
     for jump in (3 * YEAR, -3 * YEAR, 0):
-        set_clock(jump)
+        clock.set(jump)
         count = len(job.events("checkpoint_committed"))
         job.until_event("checkpoint_committed", count + 3)
     os.kill(ranks[1]["pid"], signal.SIGKILL)
     eventually(lambda: len(restored(job.state, 1)) >= 2, "rank 1 goes on", job=job)
     job.until_stepping(2, beyond=restored(job.state, 1)[-1][0] + 20)
-    set_clock(-YEAR)
+    clock.set(-YEAR)
     count = len(job.events("checkpoint_committed"))
     job.until_event("checkpoint_committed", count + 1)
     assert [event["rank"] for event in job.events("rank_failed")] == [1], "nobody was given up"
