@@ -52,6 +52,7 @@ func NodePod(job *v1alpha1.ElasticJob, id decide.NodeID, excluded []string) *cor
 	pod := podOf(job, decide.NodePodName(job.Name, id), RoleNode)
 	pod.Labels[NodeLabel] = strconv.FormatUint(uint64(id.Index), 10)
 	pod.Labels[IncarnationLabel] = strconv.FormatUint(uint64(id.Incarnation), 10)
+	addQueue(job, pod, id.Index < uint32(job.Spec.Nodes.Min))
 	train := trainContainer(&pod.Spec)
 	train.Command = Node(job, decide.NodeName(id.Index), id.Incarnation)
 	finishPod(job, pod, NodeSecretName(job.Name), 0)
@@ -65,6 +66,7 @@ func NodePod(job *v1alpha1.ElasticJob, id decide.NodeID, excluded []string) *cor
 func MasterPod(job *v1alpha1.ElasticJob, term int64, survivors int) *corev1.Pod {
 	pod := podOf(job, decide.MasterName(job.Name, term), RoleMaster)
 	pod.Labels[TermLabel] = strconv.FormatInt(term, 10)
+	addQueue(job, pod, true)
 	train := *trainContainer(&pod.Spec)
 	train.Command = Master(job)
 	train.Resources = corev1.ResourceRequirements{Requests: corev1.ResourceList{

@@ -164,8 +164,8 @@ func (d *decision) suspending() {
 	if !hasLiveNode && !hasLiveMaster {
 		d.setCondition(v1alpha1.ConditionSuspended, true, "Suspended",
 			"No pod of the job runs. spec.suspend=false starts it from its newest checkpoint.")
-		d.setCondition(v1alpha1.ConditionMasterReady, false, "Suspended", "The job is suspended.")
-		d.setCondition(v1alpha1.ConditionRunning, false, "Suspended", "The job is suspended.")
+		d.setCondition(v1alpha1.ConditionMasterReady, false, reasonSuspended, "The job is suspended.")
+		d.setCondition(v1alpha1.ConditionRunning, false, reasonSuspended, "The job is suspended.")
 		d.status.State = "Suspended"
 		return
 	}

@@ -47,11 +47,11 @@ func (d *decision) running() {
 	if d.isTrue(v1alpha1.ConditionSuspended) {
 		d.setCondition(v1alpha1.ConditionSuspended, false, "Resumed", "The job was resumed.")
 		d.status.State, d.status.Nodes, d.status.Spares = "", "", "" // of the master before
-		d.raise(0)
+		d.begin()
 		return
 	}
 	if d.Job.Status.MasterTerm == 0 {
-		d.raise(0)
+		d.begin()
 		return
 	}
 	if !d.Memory.HasSecrets {
@@ -70,6 +70,9 @@ func (d *decision) running() {
 		return
 	}
 	if d.lookAfterMaster() {
+		if d.isStarting() {
+			d.makeFirstNodes()
+		}
 		d.lookAfterNodes()
 	}
 }

@@ -53,7 +53,7 @@ func (d *decision) lookAfterNode(wanted NodeID, pods []NodePod) {
 		d.wakeAt(d.Now.Add(CacheLagMax))
 		return
 	}
-	if !d.Stream.Wish.Drain {
+	if d.hasWish() && !d.Stream.Wish.Drain || d.isStarting() {
 		d.create(wanted, name)
 	}
 }

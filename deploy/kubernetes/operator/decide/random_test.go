@@ -5,6 +5,10 @@ import (
 	"math/rand"
 	"testing"
 	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"paceline.dev/operator/api/v1alpha1"
 )
 
 // world is a cluster that goes wrong: pods end, vanish and hang, the list lags, the operator dies
@@ -27,7 +31,7 @@ type world struct {
 
 func newWorld(t *testing.T, seed int64) *world {
 	w := &world{t: t, random: rand.New(rand.NewSource(seed)), now: start, seed: seed,
-		job:  Job{Name: "train", NodesMax: 4, Spares: 1},
+		job:  Job{Name: "train", NodesMin: 2, NodesMax: 4, Spares: 1},
 		pods: map[string]*NodePod{}, cache: map[string]NodePod{}, ever: map[string]bool{}}
 	w.restart()
 	return w
@@ -88,7 +92,18 @@ func (w *world) apply(s *Snapshot, plan Plan) {
 			w.memory.Gone[name] = "was deleted"
 		}
 	}
-	if (len(plan.Creates) > 0 || len(plan.Deletes) > 0) && !hasUsableWish(s) {
+	isStart := meta.FindStatusCondition(s.Job.Status.Conditions, v1alpha1.ConditionRunning) == nil
+	for _, id := range plan.Creates {
+		if !hasUsableWish(s) {
+			if !isStart || id.Index >= uint32(s.Job.NodesMin) {
+				w.fail("%+v is made without a wish", id)
+			}
+		} else if incarnation, isWanted := s.Stream.Wish.Wants(id.Index); !isWanted ||
+			incarnation != id.Incarnation {
+			w.fail("%+v is made and not wished for", id)
+		}
+	}
+	if len(plan.Deletes) > 0 && !hasUsableWish(s) {
 		w.fail("pods change without a wish: %+v", plan)
 	}
 	for _, which := range plan.Deletes {
@@ -139,10 +154,6 @@ func (w *world) create(id NodeID) {
 	if w.ever[name] && (wasSeen && recorded >= id.Incarnation || wasMade ||
 		w.memory.Gone[name] != "") {
 		w.fail("%s is made again", name)
-	}
-	if incarnation, isWanted := w.stream.Wish.Wants(id.Index); !isWanted ||
-		incarnation != id.Incarnation {
-		w.fail("%s is made and not wished for", name)
 	}
 	w.ever[name] = true
 	made := node(id.Index, id.Incarnation, Waiting)

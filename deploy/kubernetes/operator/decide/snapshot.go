@@ -4,7 +4,8 @@
 // The rules that Decide keeps:
 //
 //   - Only the wish of the current term's master makes and deletes pods of nodes. Without a wish
-//     nothing changes. The exceptions are the user's: a suspended job, and a job that has ended.
+//     nothing changes. The exceptions are the user's: a job that begins or goes on after it was
+//     suspended, a suspended job, and a job that has ended.
 //   - A pod of one node and incarnation is made once. If that pod is gone, Decide tells the master,
 //     and the master wishes for a higher incarnation.
 //   - A pod that is missing from a list is not gone. It is gone when the API server told of its
@@ -200,6 +201,7 @@ type Job struct {
 	Suspend    bool
 	// Invalid says what is wrong with the spec; "" if nothing is.
 	Invalid  string
+	NodesMin int32
 	NodesMax int32
 	Spares   int32
 	TTL      *time.Duration

@@ -88,7 +88,7 @@ func (d *decision) describe() {
 	if !d.isHeard() {
 		wish, summary = nil, nil
 	}
-	if d.hasWish() {
+	if d.hasWish() || d.isStarting() {
 		d.describePending()
 	}
 	size, spares := uint32(d.Job.NodesMax), uint32(d.Job.Spares)

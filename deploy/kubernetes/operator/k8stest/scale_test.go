@@ -24,7 +24,8 @@ import (
 func TestAHundredPodsAreMadeAsFastAsPlainOnes(t *testing.T) {
 	t.Parallel()
 	s := setWith(t, true)
-	s.submit(s.job(1, 100, 0))
+	s.submit(s.job(1, 101, 0))
+	s.awaitNodes(nodeNames(1)...)
 	plainClient, err := client.New(&rest.Config{Host: s.proxy.url, BearerToken: operatorToken, QPS: -1,
 		TLSClientConfig: rest.TLSClientConfig{Insecure: true}}, client.Options{})
 	s.must(err)
@@ -38,13 +39,13 @@ func TestAHundredPodsAreMadeAsFastAsPlainOnes(t *testing.T) {
 		}
 		return 0
 	})
-	s.wish(1, 100, 0, nil)
+	s.wish(1, 101, 0, nil)
 	for s.proxy.done("POST pods") < creates+100 && time.Since(begun) < patience {
 		time.Sleep(time.Millisecond)
 	}
 	took := time.Since(begun)
 	s.proxy.setHook(nil)
-	s.awaitNodesAtLeast(100)
+	s.awaitNodesAtLeast(101)
 	if got := s.proxy.count("POST pods"); got != creates+100 {
 		t.Errorf("%d creates for 100 pods", got-creates)
 	}

@@ -156,6 +156,10 @@ type ElasticJobStatus struct {
 	// The current master's number. It is raised before that master's pod is made.
 	// +optional
 	MasterTerm int64 `json:"masterTerm,omitempty"`
+	// The term with which the job began, or went on after it was suspended. A queue admits the pods
+	// of that start as one group.
+	// +optional
+	StartTerm int64 `json:"startTerm,omitempty"`
 	// Masters in a row that ended by themselves within a minute. The next one waits the longer.
 	// +optional
 	ShortMasters int32 `json:"shortMasters,omitempty"`

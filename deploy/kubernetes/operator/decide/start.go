@@ -1,0 +1,51 @@
+package decide
+
+import (
+	"k8s.io/apimachinery/pkg/api/meta"
+
+	"paceline.dev/operator/api/v1alpha1"
+)
+
+// reasonSuspended is the reason of the conditions that are false because no pod of the job runs.
+const reasonSuspended = "Suspended"
+
+// begin raises the first term of a job, or the first after it was suspended.
+func (d *decision) begin() {
+	d.raise(0)
+	d.status.StartTerm = d.plan.Raised
+}
+
+// isStarting says whether no master has been heard since the job began or was suspended.
+func (d *decision) isStarting() bool {
+	told := meta.FindStatusCondition(d.Job.Status.Conditions, v1alpha1.ConditionRunning)
+	return (told == nil || told.Reason == reasonSuspended) && !(d.isHeard() && d.Stream.Wish != nil)
+}
+
+// makeFirstNodes makes the smallest world's pods together with the master's. A scheduler of groups
+// admits all pods of a group or none, so it would never admit a master whose nodes are made later.
+func (d *decision) makeFirstNodes() {
+	pods := map[uint32][]NodePod{}
+	for _, node := range d.Nodes {
+		pods[node.Index] = append(pods[node.Index], node)
+	}
+	for index := range uint32(d.Job.NodesMin) {
+		id := NodeID{index, d.seen[index]}
+		if d.isOfBefore(id, pods[index]) {
+			id.Incarnation++
+		}
+		d.lookAfterNode(id, pods[index])
+	}
+}
+
+// isOfBefore says whether the pod is gone for certain, or ended before this start. A pod that ended
+// since then is left to the master, which does not repeat a node that fails at once.
+func (d *decision) isOfBefore(id NodeID, pods []NodePod) bool {
+	for _, pod := range pods {
+		if pod.Incarnation == id.Incarnation {
+			master := d.currentMaster()
+			return pod.Phase == Ended && master != nil && pod.Created.Before(master.Created)
+		}
+	}
+	_, isGone := d.Memory.Gone[NodePodName(d.Job.Name, id)]
+	return isGone
+}
