@@ -48,6 +48,14 @@ def test_a_directory_that_cannot_be_written(job: Job) -> None:
     assert refusal(job, *TWO, str(SCRIPTS / "steps.py"))["code"] == "PL-E021"
 
 
+def test_output_that_cannot_be_written(job: Job) -> None:
+    script = str(SCRIPTS / "steps.py")
+    for taken in (script, "/proc/logs"):
+        problem = refusal(job, "--log-dir", taken, *TWO, script)
+        assert problem["code"] == "PL-E021" and problem["where"] == f"--log-dir {taken}"
+    assert not job.run_dir.exists()
+
+
 def test_a_runtime_directory_that_others_may_enter(job: Job) -> None:
     runtime = Path(job.env["PACELINE_RUNTIME_DIR"])
     runtime.mkdir(mode=0o755)

@@ -27,6 +27,7 @@ _CONNECTIONS_MAX = 64
 _EXITED_MAX = 128  # exits that are remembered for a node
 _LEFT_MAX = 64  # nodes without an agent or ranks; an agent that comes back asks for their exits
 _FIRST_AGENT_SECONDS = 60.0
+_LONGEST_WAIT_SECONDS = 3600.0  # epoll takes at most 24 days, and a warm time may be centuries
 _DYING_SECONDS = 10.0  # for a killed process of a former starter, which frees its memory
 _MILLISECONDS_MAX = 2**53
 
@@ -152,7 +153,7 @@ class Server:
         waits = [end - time.monotonic() for end in ends if end is not None]
         if timeout is not None:
             waits.append(timeout)
-        return max(0.0, min(waits)) if waits else None
+        return min(max(0.0, min(waits)), _LONGEST_WAIT_SECONDS) if waits else None
 
     def _end_orphans(self) -> None:
         """Kill the ranks of nodes whose agent died and was not replaced in time."""

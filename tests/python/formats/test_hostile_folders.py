@@ -230,6 +230,12 @@ def test_a_link_out_of_a_step_folder_is_refused(three: Path, tmp_path: Path) -> 
         pl.load(three, {"weight": torch.zeros(16)})
 
 
+def test_a_checkpoint_is_listed_by_its_own_path(three: Path) -> None:
+    newest = newest_of(three)
+    assert [one["name"] for one in told("ls", newest)["checkpoints"]] == [newest.name]
+    assert ckpt("ls", three / "step-99-g1").returncode == 2
+
+
 def test_links_to_a_step_folder_and_to_the_directory_are_followed(
     three: Path, tmp_path: Path
 ) -> None:

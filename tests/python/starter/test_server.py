@@ -197,6 +197,15 @@ def test_a_rank_that_cannot_be_watched_does_not_run(
         assert serving.result(DEADLINE_SECONDS) is None
 
 
+def test_a_warm_time_may_be_longer_than_any_wait_of_the_kernel(tmp_path: Path) -> None:
+    forever = 2_562_047 * 3600.0
+    with starter(tmp_path, "--keep-warm", str(forever)) as running:
+        assert running.run("exec", "true").status == 0
+        running.peer.close()  # the starter becomes idle, and waits for its end
+        running.peer = Peer(running.socket_path)
+        assert running.run("exec", "true").status == 0
+
+
 def test_exit_is_on_the_page_before_it_is_told(bare: Starter) -> None:
     (bare.folder / "exit3.py").write_text("raise SystemExit(3)\n")
     got = bare.run("script", "exit3.py", rank=2)

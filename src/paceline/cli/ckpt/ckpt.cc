@@ -27,9 +27,12 @@ int Ls(Invocation& invocation, const std::string& named) {
   const std::string& directory = *place;
   auto store = OpenPlace(invocation, directory);
   if (!store.ok()) return out.Fail(store.problem());
-  const auto found = ckpt::List(store->get());
+  auto found = ckpt::List(store->get());
   if (!found.ok()) return out.Fail(StorageUnreadable(directory, found.failure()));
-  const std::vector<ckpt::Listed>& all = *found;
+  std::vector<ckpt::Listed>& all = *found;
+  if (all.empty()) {  // the directory may be a checkpoint itself
+    if (auto one = FindCheckpoint(invocation, named); one.ok()) all.push_back(one->listed);
+  }
   if (all.empty())
     return out.Fail(NoCheckpoint(
         directory, WhyNothingAt(directory, "no folder in it has a complete MANIFEST.json")));

@@ -105,12 +105,16 @@ bool IsOf(const JobPlace& place, const std::string& directory) {
          directory.starts_with(place.run_dir + "/");
 }
 
-// "note: x-12 (started in /a) runs too", where the command takes another job than `others`.
+// "note: this is x-11, which has ended; x-12 (started in /a) runs, and --job names it", where the
+// command takes another job than `others`.
 std::string TooText(Places others, const JobPlace& taken) {
   std::erase_if(others, [&](const JobPlace* job) { return job->id == taken.id; });
   if (others.empty()) return "";
-  return Concat("note: this is ", Visible(taken.id), "; ", ListOf(others),
-                others.size() == 1 ? " runs" : " run", " too, and --job names another");
+  const bool is_one = others.size() == 1;
+  return Concat("note: this is ", Visible(taken.id),
+                taken.is_running() ? "; " : ", which has ended; ", ListOf(others),
+                is_one ? " runs" : " run", taken.is_running() ? " too" : "",
+                is_one ? ", and --job names it" : ", and --job names one of them");
 }
 
 // `here`: the jobs of the directory, of which there is one at least.

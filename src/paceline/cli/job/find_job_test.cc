@@ -84,8 +84,8 @@ TEST_F(KnownNames, WhatChangesAJobTakesNoneOfAnotherDirectory) {
   EXPECT_EQ(Find("lone")->id, "lone-1");
   Add("mine-1", "mine", "/here");
   EXPECT_EQ(Here(JobUse::kChange),
-            "mine-1; note: this is mine-1; lone-1 (started in /there) runs too, and --job names "
-            "another");
+            "mine-1; note: this is mine-1, which has ended; lone-1 (started in /there) runs, and "
+            "--job names it");
   Add("mine-2", "mine", "/here", true);
   Add("mine-3", "mine", "/here");
   EXPECT_EQ(Here(JobUse::kChange), "mine-2");
@@ -109,8 +109,8 @@ TEST_F(KnownNames, WhatShowsAJobPrefersTheNewestOfThisDirectory) {
   EXPECT_EQ(Here(JobUse::kShow), "mine-1");
   Add("mine-2", "mine", "/here");
   EXPECT_EQ(Here(JobUse::kShow),
-            "mine-2; note: this is mine-2; mine-1 (started in /here) runs too, and --job names "
-            "another");
+            "mine-2; note: this is mine-2, which has ended; mine-1 (started in /here) runs, and "
+            "--job names it");
   EXPECT_EQ(Here(JobUse::kWatch), "mine-1");
 }
 

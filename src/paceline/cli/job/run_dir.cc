@@ -212,6 +212,20 @@ std::string RunDirOf(const std::string& asked, const Environment& environment) {
   return job.ok() ? job->place.run_dir : asked;
 }
 
+Check MakeLogDir(const std::string& path) {
+  if (path.empty()) return std::nullopt;
+  absl::Status made = MakeDirs(path, 0755);
+  if (made.ok() && ::access(path.c_str(), W_OK | X_OK) != 0) {
+    made = absl::PermissionDeniedError(std::strerror(errno));
+  }
+  if (made.ok()) return std::nullopt;
+  return Problem{.code = "PL-E021",
+                 .what = "the ranks' output cannot be written",
+                 .where = Concat("--log-dir ", path),
+                 .why = std::string(made.message()),
+                 .fix = "--log-dir DIR, with a folder that you may write to"};
+}
+
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment) {
   std::string path = request.wanted;
   bool is_temporary = false;

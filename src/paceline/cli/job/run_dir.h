@@ -71,6 +71,9 @@ std::string RunDirOf(const std::string& asked, const Environment& environment);
 // set, or if it has none and `resume` is set.
 Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& environment);
 
+// Makes the folder that --log-dir names; "": none. PL-E021, before anything of the job exists.
+Check MakeLogDir(const std::string& path);
+
 // $PACELINE_RUNTIME_DIR | $XDG_RUNTIME_DIR/paceline | /tmp/paceline-<uid>, made with mode 0700 and
 // refused if it belongs to another user or is open to others.
 Result<std::string> OpenRuntimeDir(const Environment& environment);

@@ -381,6 +381,7 @@ class Preparation {
                           .cwd = input_.facts.cwd,
                           .is_cwd_writable = input_.facts.cwd_writable,
                           .resume = resumes_};
+    if (Check problem = MakeLogDir(run_.launch.log_dir)) return problem;
     auto dir = OpenRunDir(request, input_.environment);
     if (!dir.ok()) return dir.problem();
     run_.dir = std::move(dir.value());
