@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "paceline/base/mark.h"
 #include "paceline/core/budget.h"
@@ -156,11 +157,11 @@ const NodeState* OpenFate(Turn& turn, std::string* reason) {
   return nullptr;
 }
 
-LadderView View(Turn& turn) {
+LadderView ViewWith(Turn& turn, std::vector<Candidate> candidates) {
   const JobState& state = turn.state();
   LadderView view{.state = state,
                   .now = turn.now(),
-                  .candidates = Candidates(turn),
+                  .candidates = std::move(candidates),
                   .missing = {},
                   .budget = JudgeBudget(state),
                   .blamed_failures = 0,
@@ -177,6 +178,38 @@ LadderView View(Turn& turn) {
     view.blamed_failures = state.Find(state.incident.blamed)->failures_without_progress;
   }
   return view;
+}
+
+LadderView View(Turn& turn) { return ViewWith(turn, Candidates(turn)); }
+
+Candidate CandidateOf(const NodeState& node) {
+  return {.node = node.id,
+          .name = node.name,
+          .slots = node.slots,
+          .troubles = node.failures_without_progress + node.departures};
+}
+
+// A spare whose state is undecided, if another rung would be taken with it. A new master knows its
+// spares from the journal before they have connected again: they must not be passed over meanwhile.
+// The detectors bound the wait, because they declare a silent spare lost.
+const NodeState* OpenSpare(Turn& turn, std::string* reason) {
+  std::vector<Candidate> hoped = Candidates(turn);
+  const NodeState* open = nullptr;
+  for (const auto& [id, node] : turn.state().nodes) {
+    if (node.status != Status::kSpare) continue;
+    const Verdict verdict = turn.Judge(node);
+    if (verdict.kind != Verdict::Kind::kSuspect) continue;
+    hoped.push_back(CandidateOf(node));
+    if (open == nullptr) {
+      open = &node;
+      *reason = verdict.reason;
+    }
+  }
+  if (open == nullptr) return nullptr;
+  const Rung rung = ClimbLadder(View(turn)).rung;
+  if (ClimbLadder(ViewWith(turn, std::move(hoped))).rung == rung) return nullptr;
+  MARK("a decision waits for a spare");
+  return open;
 }
 
 bool SameDecision(const PendingDecision& decision, const LadderAnswer& climbed) {
@@ -290,7 +323,9 @@ bool FormNextWorld(Turn& turn) {
     case StoreOnly::kEnds: return true;
   }
   std::string fate;
-  if (const NodeState* node = OpenFate(turn, &fate); node != nullptr) {
+  const NodeState* node = OpenFate(turn, &fate);
+  if (node == nullptr) node = OpenSpare(turn, &fate);
+  if (node != nullptr) {
     watch.pending = "waits to hear from " + node->name + ", which " + fate;
     // A report that settles it does not trigger a check by itself, so check by time.
     watch.settle_at = std::min(watch.settle_at, turn.now() + HeartbeatInterval(state.spec));
@@ -371,10 +406,7 @@ std::vector<Candidate> Candidates(Turn& turn) {
     if (!link.connection) continue;
     const Verdict verdict = turn.Judge(node);
     if (verdict.kind == Verdict::Kind::kSuspect || verdict.kind == Verdict::Kind::kLost) continue;
-    candidates.push_back({.node = id,
-                          .name = node.name,
-                          .slots = node.slots,
-                          .troubles = node.failures_without_progress + node.departures});
+    candidates.push_back(CandidateOf(node));
   }
   return candidates;
 }

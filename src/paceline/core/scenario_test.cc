@@ -80,8 +80,6 @@ std::string EndOf(const ScenarioResult& result) {
 const std::map<std::string, std::string> kEndsDiffer = {
     {"a_node_dies_under_notice",
      "n2 dies and is launched again while no master runs, so its ranks fail and it is never lost"},
-    {"one_rank_always_fails_and_a_spare_is_tried",
-     "a new master may decide before the spare has connected again, and then does not try it"},
 };
 
 // In each scenario the master dies with every prefix of the journal on disk. Each time the job must

@@ -216,7 +216,7 @@ constexpr TimerRow kTimers[] = {
     {"timers.lost_after_max", &Timers::lost_after_max, false,
      "longest silence before a node counts as lost, with the delays of the agent's own timers"},
     {"timers.reattach_window", &Timers::reattach_window, true,
-     "how long a new master waits for the nodes of the running world"},
+     "how long a new master waits for the nodes of the running world, and a spare that it needs"},
     {"timers.join_window", &Timers::join_window, true,
      "once the minimum of nodes is there, how long the first world waits for more"},
     {"timers.shrink_after", &Timers::shrink_after, true,
