@@ -4,6 +4,8 @@ known and carried out, and the console says what waits. The disk is a small tmpf
 from __future__ import annotations
 
 import os
+import re
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,8 +40,8 @@ def troubles(job: Job) -> list[str] | None:
     return None if status is None else status["troubles"]
 
 
-def start(job: Job, place: Path, last: str) -> None:
-    job.be_patient().start(ONE, [str(SCRIPTS / "printing.py"), last])
+def start(job: Job, place: Path, *words: str) -> None:
+    job.be_patient().start(ONE, [str(SCRIPTS / "printing.py"), *words])
     eventually(lambda: is_full(place) or None, "the disk is full", job=job)
 
 
@@ -66,8 +68,17 @@ def test_a_rank_prints_on_and_its_lost_output_is_noted(job: Job, full: Path) -> 
 
 
 def test_a_job_that_ends_on_a_full_disk_says_that_output_is_lost(job: Job, full: Path) -> None:
-    start(job, full, "end")
+    start(job, full, "end", str(job.state / "go"))
+    # The launcher has found the page of the ranks by then.
+    eventually(lambda: f"{job.run_dir}, is full" in job.stderr or None, "the console says so",
+               job=job)
+    reached = job.step()
+    eventually(lambda: job.step() > reached + 30 or None, "lines are lost", job=job)
+    job.let_go()
     assert job.wait() == 0, job.stderr
+    lost = re.search(r"Done\. But at least (\d+) lines of the ranks' output were dropped, because",
+                     job.stderr)
+    assert lost is not None and int(lost[1]) >= 10, job.stderr
     assert "is still full at the end of the job" in job.stderr
     for word in ("status", "why"):
         assert "If it was full at the job's end" in job.command(
@@ -82,6 +93,20 @@ def test_the_first_failure_has_room(job: Job, full: Path) -> None:
     job.until_event("world_formed", count=2)
     why = job.command("why", "--job", str(job.run_dir)).stdout
     assert "printing.py:" in why, why
+
+
+def test_a_dead_master_and_then_a_dead_rank_are_healed(job: Job, full: Path) -> None:
+    """The kept room lasts for both, although the rank prints into each block that gets free."""
+    start(job, full, "never")
+    former = job.card["master"]["pid"]
+    os.kill(former, signal.SIGKILL)
+    eventually(lambda: job.card["master"]["pid"] != former or None, "there is another master",
+               job=job)
+    job.until_event("master_took_over", count=2)
+    os.kill(job.until_stepping(1)[0]["pid"], signal.SIGKILL)
+    job.until_event("world_formed", count=2)
+    job.until_stepping(1)
+    eventually(lambda: is_full(full) or None, "the disk is still full", job=job)
 
 
 def test_the_console_says_that_decisions_wait_and_for_what(job: Job, full: Path) -> None:

@@ -2,13 +2,16 @@
 
 Ranks write to files of the run directory. On a full disk print() raises OSError, and the training
 would die of its log. So output without room is dropped and counted, and the count is written when
-there is room again. Other errors are raised as usual.
+there is room again. The progress page has the lines at once, for the launcher to tell at the end.
+Other errors are raised as usual.
 """
 
 import errno
 import io
 import sys
 from typing import Any, TextIO
+
+from paceline._rank import progress
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 
@@ -33,6 +36,9 @@ class RoomyFile(io.FileIO):
             if error.errno not in NO_ROOM:
                 raise
             self.bytes_dropped += size
+            lines = bytes(data).count(b"\n")
+            if lines > 0 and (session := progress.session()) is not None:
+                session.lines_dropped(lines)
             return size
 
 

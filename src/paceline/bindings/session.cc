@@ -31,6 +31,7 @@ void BindSession(nanobind::module_& module) {
       .def("hook_installed", &Session::HookInstalled)
       .def("failed", &Session::Failed)
       .def("port_taken", &Session::PortTaken)
+      .def("lines_dropped", &Session::LinesDropped, nanobind::arg("count"))
       .def_prop_ro("last_step", [](const Session& session) { return session.step(); })
       .def_prop_ro("step_count", [](const Session& session) { return session.step_count(); });
 }

@@ -111,6 +111,10 @@ int64_t Session::Failed() {
   return now;
 }
 
+void Session::LinesDropped(uint64_t count) {
+  slot_->lines_dropped.fetch_add(count, std::memory_order_relaxed);
+}
+
 void Session::PortTaken() { slot_->port_taken.store(1, kRelease); }
 
 int64_t Session::step() const { return slot_->step.load(kRelaxed); }

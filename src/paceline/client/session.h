@@ -49,6 +49,7 @@ class Session {
   void HookInstalled();
   int64_t Failed();
   void PortTaken();
+  void LinesDropped(uint64_t count);  // the disk had no room for them
 
   // The highest step so far (-1: none), and the number of reports.
   int64_t step() const;

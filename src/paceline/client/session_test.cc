@@ -101,6 +101,14 @@ TEST_F(SessionTest, ATrainingMayHaveAKnownNumberOfSteps) {
   EXPECT_EQ(0u, Read().steps_total);
 }
 
+TEST_F(SessionTest, ANewAttemptGoesOnCountingLostLines) {
+  Begin(3);
+  OpenSession(3)->LinesDropped(2);
+  Begin(4);
+  OpenSession(4)->LinesDropped(5);
+  EXPECT_EQ(7u, Read().lines_dropped);
+}
+
 TEST_F(SessionTest, LowerStepIsNoProgress) {
   Begin(3);
   auto session = OpenSession(3);

@@ -1,5 +1,12 @@
 #include "paceline/master/job_file.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
@@ -14,6 +21,28 @@ using Json = nlohmann::ordered_json;
 
 Json ReadJob(const std::string& run_dir) {
   return ParseJson(ReadText(run_dir + "/job.json", kJobFileBytesMax));
+}
+
+std::string RoomOf(const std::string& path) { return path + ".room"; }
+
+// Writes the text into the blocks that were reserved for it.
+absl::Status ReplaceInRoom(const std::string& path, const std::string& text) {
+  const std::string room = RoomOf(path);
+  const Fd fd(open(room.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  const auto size = static_cast<off_t>(text.size());
+  const bool is_written = fd.is_open() && pwrite(fd.get(), text.data(), text.size(), 0) == size &&
+                          ftruncate(fd.get(), size) == 0 && fsync(fd.get()) == 0 &&
+                          rename(room.c_str(), path.c_str()) == 0;
+  return is_written ? absl::OkStatus() : absl::ErrnoToStatus(errno, "cannot write " + path);
+}
+
+// For the next master, if the disk is full by then. Blocks that are reserved already stay.
+void KeepRoom(const std::string& path) {
+  constexpr off_t kRoomBytes = 16 << 10;
+  const std::string room = RoomOf(path);
+  const Fd fd(open(room.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  if (!fd.is_open()) return;
+  if (fallocate(fd.get(), FALLOC_FL_KEEP_SIZE, 0, kRoomBytes) != 0) unlink(room.c_str());
 }
 
 }  // namespace
@@ -56,7 +85,12 @@ absl::Status WriteMasterAddress(const std::string& run_dir, const std::string& j
                    {"pid", address.pid},
                    {"start_time", address.start_time},
                    {"leases", address.leases}};
-  return ReplaceFileDurably(run_dir + "/job.json", PrintJson(job, {.indent = 2}) + "\n", 0600);
+  const std::string path = run_dir + "/job.json";
+  const std::string text = PrintJson(job, {.indent = 2}) + "\n";
+  absl::Status status = ReplaceFileDurably(path, text, 0600);
+  if (!status.ok() && ReplaceInRoom(path, text).ok()) status = absl::OkStatus();
+  KeepRoom(path);
+  return status;
 }
 
 }  // namespace paceline::master

@@ -112,12 +112,17 @@ struct alignas(64) PageSlot {
 
   // Steps of the whole training, if they are known. Writer: the rank.
   std::atomic<uint64_t> steps_total;  // 0: not known
-  uint64_t reserved6[23];
+
+  // Lines of output that found no room on the disk, in all attempts: a new one goes on counting.
+  // Writer: the rank.
+  std::atomic<uint64_t> lines_dropped;
+  uint64_t reserved6[22];
 };
 static_assert(sizeof(PageSlot) == kPageSlotBytes);
 static_assert(offsetof(PageSlot, state) == 64 && offsetof(PageSlot, step_count) == 128);
 static_assert(offsetof(PageSlot, writer_pid) == 192 && offsetof(PageSlot, port_taken) == 224);
 static_assert(offsetof(PageSlot, bad_losses) == 256 && offsetof(PageSlot, steps_total) == 320);
+static_assert(offsetof(PageSlot, lines_dropped) == 328);
 static_assert(std::atomic<uint64_t>::is_always_lock_free &&
               std::atomic<double>::is_always_lock_free);
 static_assert(sizeof(std::atomic<double>) == 8 && sizeof(std::atomic<SlotState>) == 4);
@@ -154,6 +159,7 @@ struct SlotReading {
   uint64_t bad_kind = 0;
   double bad_value = 0;
   double usual_value = 0;
+  uint64_t lines_dropped = 0;
 };
 
 // The identity of a new page.
@@ -182,9 +188,9 @@ std::string_view PageText(const char (&field)[N]) {
   return {field, strnlen(field, N)};
 }
 
-// Prepares `slot` for a new attempt and resets all its words. Only the starter may call it, and
-// only when no process of the former attempt lives. Returns the attempt's number; PublishAttempt
-// makes it visible. A reader of the old words then sees that the attempt has changed.
+// Prepares `slot` for a new attempt and resets all its words but lines_dropped. Only the starter
+// may call it, if no process of the former attempt lives. Returns the attempt's number, which
+// PublishAttempt makes visible. A reader of the old words then sees that the attempt has changed.
 inline uint64_t ClearSlot(PageSlot& slot) {
   constexpr auto kRelaxed = std::memory_order_relaxed;
   const uint64_t former = slot.attempt.load(kRelaxed) & ~kAttemptPreparing;
@@ -304,6 +310,7 @@ inline std::optional<SlotReading> ReadSlot(const PageSlot& slot) {
   r.bad_kind = slot.bad_kind.load(kRelaxed);
   r.bad_value = slot.bad_value.load(kRelaxed);
   r.usual_value = slot.usual_value.load(kRelaxed);
+  r.lines_dropped = slot.lines_dropped.load(kRelaxed);
   std::atomic_thread_fence(std::memory_order_acquire);
   if ((r.attempt & kAttemptPreparing) != 0) return std::nullopt;
   if (slot.attempt.load(kRelaxed) != r.attempt) return std::nullopt;

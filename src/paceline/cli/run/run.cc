@@ -29,6 +29,7 @@
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/launcher.h"
 #include "paceline/cli/run/lone_stop.h"
+#include "paceline/cli/run/lost_output.h"
 #include "paceline/cli/run/narrator.h"
 #include "paceline/cli/run/prepare.h"
 #include "paceline/cli/run/request.h"
@@ -130,14 +131,15 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
 }
 
 StatusLine::Place StatusPlaceOf(const PreparedRun& run, const Launcher& launcher,
-                                bool has_live_line) {
+                                bool has_live_line, LostOutput* lost) {
   return {.has_live_line = has_live_line,
           .has_master = run.card.has_master,
           .is_linked = [&launcher] { return launcher.is_linked(); },
           .was_over = run.former_end.has_value(),
           .master_address = run.card.master_address,
           .orphan_after = run.spec.timers.orphan_after,
-          .run_dir = run.dir.path};
+          .run_dir = run.dir.path,
+          .lost = lost};
 }
 
 Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_id,
@@ -191,15 +193,16 @@ Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
 }
 
 int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,
-             const PreparedRun& run) {
+             const PreparedRun& run, const std::string& lost) {
   const std::string& run_dir = run.dir.path;
+  if (end.exit_code != kExitDone && !lost.empty()) out.Say(Concat("note: ", lost, "."));
   if (end.exit_code == kExitDone) {
     out.Say(Concat("Done",
                    story.worlds > 1
                        ? Concat(" after ", story.worlds, " worlds and ", story.failures,
                                 story.failures == 1 ? " failure" : " failures", " of ranks")
                        : std::string(),
-                   "."));
+                   lost.empty() ? "." : Concat(". But ", lost, ".")));
     return kExitDone;
   }
   const bool is_left = story.not_stored.has_value() && story.not_stored->is_final;
@@ -384,8 +387,9 @@ int RunRun(Invocation& invocation) {
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
   auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
+  LostOutput lost(run.dir.path, run.card.nodes);
   auto status_line = std::make_unique<StatusLine>(
-      client, **console, StatusPlaceOf(run, **launcher, shown.has_live_line));
+      client, **console, StatusPlaceOf(run, **launcher, shown.has_live_line, &lost));
   const JobEnd end = (*launcher)->Run();
   if ((*launcher)->has_stopped_alone()) RecordStop(**console, run, end);
   if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
@@ -397,7 +401,7 @@ int RunRun(Invocation& invocation) {
   if (end.exit_code == kExitTrainingFailed && story.root.has_value()) {
     WriteErrorFile(invocation.environment, *story.root, run.dir.path);
   }
-  return Conclude(out, end, story, *request, run);
+  return Conclude(out, end, story, *request, run, lost.Text());
 }
 
 }  // namespace paceline::cli

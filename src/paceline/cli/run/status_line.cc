@@ -109,6 +109,7 @@ void StatusLine::TellState(const absl::StatusOr<wire::JobStatus>& status) {
 }
 
 void StatusLine::TellRoom() {
+  if (place_.lost != nullptr) place_.lost->Look();
   const bool was_full = disk_.is_full();
   const std::optional<Duration> full =
       disk_.Look(agent::MonotonicNow(), agent::DiskWatch::FreeBytes(place_.run_dir));

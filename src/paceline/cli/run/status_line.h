@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "paceline/agent/logs/disk_watch.h"
 #include "paceline/cli/console/console.h"
+#include "paceline/cli/run/lost_output.h"
 #include "paceline/cli/run/wait_teller.h"
 #include "paceline/wire/client/control_client.h"
 
@@ -41,6 +42,7 @@ class StatusLine {
     std::string run_dir = {};
     // Without a live line: prints the same text as a line, if it has changed, this often.
     Duration tell_every = Duration::Infinite();
+    LostOutput* lost = nullptr;  // looks at the ranks' pages; none for another's job
   };
   // `client` and `console` must outlive it.
   StatusLine(wire::ControlClient& client, Console& console, Place place);

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -28,8 +27,6 @@ constexpr const char* kCreate =
     "  kind TEXT NOT NULL, causes TEXT NOT NULL, payload BLOB NOT NULL) STRICT;"
     "PRAGMA user_version = 1;"
     "COMMIT;";
-// Room for some dozens of records of a failure.
-constexpr uint64_t kRoomBytes = 256 << 10;
 constexpr const char* kInsert =
     "INSERT INTO records(seq, at_ns, wall_ns, kind, causes, payload) VALUES (?, ?, ?, ?, ?, ?)";
 
@@ -54,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(JournalOptions options,
   RETURN_IF_ERROR(Execute(db, path, "PRAGMA cache_size = -4096"));
   ASSIGN_OR_RETURN(journal->insert_, PrepareSql(db, path, kInsert));
   ASSIGN_OR_RETURN(*records, ReadAllRows(db, path));
-  journal->KeepRoom();
+  journal->room_.Keep();
   return journal;
 }
 
@@ -144,23 +141,6 @@ absl::Status Journal::Commit(const std::vector<core::Record>& batch) {
   });
 }
 
-// Reserves blocks of the disk behind the end of SQLite's log, so that the next records can be
-// written when the disk is full: a rank that fails because of the full disk is then known and
-// replaced. A file system that cannot reserve blocks leaves the journal as it is.
-void Journal::KeepRoom() {
-  if (!log_.is_open()) {
-    const std::string path = options_.path + "-wal";
-    log_ = Fd(open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
-  }
-  struct stat found {};
-  if (!log_.is_open() || fstat(log_.get(), &found) != 0) return;
-  const auto size = static_cast<uint64_t>(found.st_size);
-  if (size + kRoomBytes / 2 <= room_bytes_) return;
-  const uint64_t wanted = size + kRoomBytes;
-  const int failed = fallocate(log_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted));
-  if (failed == 0) room_bytes_ = wanted;
-}
-
 bool Journal::WaitForWork(std::unique_lock<std::mutex>* lock) {
   const auto has_work = [&] { return is_ending_ || !appended_.empty() || !reads_.empty(); };
   if (!is_failing_) {
@@ -178,7 +158,7 @@ void Journal::CommitPending(std::unique_lock<std::mutex>* lock) {
   const absl::Status status = Commit(batch);
   if (status.ok()) {
     sink_(RecordsDurable{batch.back().seq});
-    KeepRoom();
+    room_.Keep();
   } else {
     sink_(JournalFailed{std::string(Text(status))});
   }

@@ -77,11 +77,14 @@ class Journal {
     RecordSeq from;
     uint32_t count_max = 0;
   };
-  explicit Journal(JournalOptions options) : options_(std::move(options)) {}
+  // Room for some dozens of records: of a new master, and of a failure.
+  static constexpr uint64_t kRoomBytes = 256 << 10;
+
+  explicit Journal(JournalOptions options)
+      : options_(std::move(options)), room_(options_.path, kRoomBytes) {}
   absl::Status Lock();
   absl::Status Commit(const std::vector<core::Record>& batch);
   absl::Status Insert(const core::Record& record);
-  void KeepRoom();
   void Work();
   bool WaitForWork(std::unique_lock<std::mutex>* lock);
   void CommitPending(std::unique_lock<std::mutex>* lock);
@@ -91,8 +94,7 @@ class Journal {
   Fd lock_;  // before db_, so that it is released last
   Database db_;
   Statement insert_;
-  Fd log_;                   // SQLite's write-ahead log, for KeepRoom
-  uint64_t room_bytes_ = 0;  // how far the log may grow on a full disk
+  KeptRoom room_;
 
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;

@@ -1,6 +1,7 @@
 #include "paceline/master/journal/journal_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/vfs.h>
 
 #include <cerrno>
@@ -66,6 +67,17 @@ absl::StatusOr<Database> OpenToWrite(const std::string& path, const char* create
   ASSIGN_OR_RETURN(const uint64_t version, SchemaOf(raw, path));
   if (version == 0) RETURN_IF_ERROR(Execute(raw, path, create));
   return db;
+}
+
+void KeptRoom::Keep() {
+  if (!log_.is_open()) log_ = Fd(open(log_path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
+  struct stat found {};
+  if (!log_.is_open() || fstat(log_.get(), &found) != 0) return;
+  const auto size = static_cast<uint64_t>(found.st_size);
+  if (size + bytes_ / 2 <= until_) return;
+  const uint64_t wanted = size + bytes_;
+  const int failed = fallocate(log_.get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(wanted));
+  if (failed == 0) until_ = wanted;
 }
 
 absl::StatusOr<Database> OpenToRead(const std::string& path) {

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "paceline/base/fd.h"
 #include "paceline/core/record.h"
 
 struct sqlite3;
@@ -31,6 +32,24 @@ using Statement = std::unique_ptr<sqlite3_stmt, SqliteEnd>;
 // commit is durable. SQLite moves its log into the file after `log_pages` pages. PL-E036: a newer
 // version wrote the file.
 absl::StatusOr<Database> OpenToWrite(const std::string& path, const char* create, int log_pages);
+
+// Reserved blocks of the disk behind the end of SQLite's log, so that the next rows can be written
+// when the disk is full: a rank that fails because of the full disk is then known and replaced, and
+// a master that dies is followed by the next one. A file system that cannot reserve blocks gives no
+// room.
+class KeptRoom {
+ public:
+  // Of the database at `path`.
+  KeptRoom(const std::string& path, uint64_t bytes) : log_path_(path + "-wal"), bytes_(bytes) {}
+  // Reserves again once half of the room is used. After a commit, when the log exists.
+  void Keep();
+
+ private:
+  const std::string log_path_;
+  const uint64_t bytes_;
+  Fd log_;
+  uint64_t until_ = 0;  // how far the log may grow on a full disk
+};
 
 // Opens the file for a command, also while a master writes. Null: nothing was written yet.
 // NOT_FOUND: there is no file.

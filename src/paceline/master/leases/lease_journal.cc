@@ -152,6 +152,7 @@ absl::Status LeaseJournal::Commit(const std::vector<LeaseFact>& facts) {
   }));
   last_seq_ = seq;
   committed_ += facts.size();
+  room_.Keep();
   return absl::OkStatus();
 }
 

@@ -75,7 +75,11 @@ class LeaseJournal {
   void Summarize(std::vector<LeaseFact> summary);
 
  private:
-  explicit LeaseJournal(Options options) : options_(std::move(options)) {}
+  // Each master writes a fact when it starts, also in a job that leases nothing.
+  static constexpr uint64_t kRoomBytes = 64 << 10;
+
+  explicit LeaseJournal(Options options)
+      : options_(std::move(options)), room_(options_.path, kRoomBytes) {}
   absl::Status Insert(sqlite3_stmt* insert, uint64_t number, const LeaseFact& fact);
   absl::Status Commit(const std::vector<LeaseFact>& facts);
   absl::Status CommitSummary(const std::vector<LeaseFact>& summary, uint64_t until);
@@ -86,6 +90,7 @@ class LeaseJournal {
   Database db_;
   Statement insert_;
   Statement insert_summary_;
+  KeptRoom room_;
   uint64_t last_seq_ = 0;   // durable; used by the worker
   uint64_t committed_ = 0;  // since Open
 
