@@ -42,13 +42,22 @@ def test_a_failed_rank_is_restarted(job: Job, how: str, words: str) -> None:
     assert generation > 1 and step == 39
 
 
-def test_the_traceback_is_shown_with_its_rank(job: Job) -> None:
+def test_the_traceback_is_shown_once_with_its_rank(job: Job) -> None:
     job.be_patient().start_steps(
         [*TWO, "--max-restarts", "0"], "--fail", "1:3:raise!", steps=40)
     assert job.wait() == 1
+    assert job.stderr.count("Traceback (most recent call last):") == 1, job.stderr
+    assert "node0:1| ValueError: bad batch" in job.stderr
+    assert "where  rank 1 on node0, step" in job.stderr
+
+
+def test_a_traceback_that_the_console_does_not_show_stands_at_the_end(job: Job) -> None:
+    job.be_patient().start_steps(
+        [*TWO, "--max-restarts", "0", "--redirects", "3"], "--fail", "1:3:raise!", steps=40)
+    assert job.wait() == 1
     first = job.stderr.index("First failure in world 1, rank 1 on node0")
+    assert job.stderr.count("Traceback (most recent call last):") == 1, job.stderr
     assert "ValueError: bad batch" in job.stderr[first:]
-    assert "step" in job.stderr[first:]
 
 
 def test_the_same_failure_three_times_stops_the_job(job: Job) -> None:

@@ -199,6 +199,7 @@ void Console::TakeLine(RankLine line) {
   CopyFiltered(line);
   if (!IsShown(line)) return;
   if (!Folds()) {
+    NoteShown(line);
     Show({std::move(line), 1});
     return;
   }
@@ -207,7 +208,14 @@ void Console::TakeLine(RankLine line) {
 }
 
 void Console::Fold(std::vector<RankLine> lines) {
-  for (RankLine& line : lines) folder_.Add(agent::MonotonicNow(), std::move(line));
+  for (RankLine& line : lines) {
+    NoteShown(line);  // equal lines of several ranks are shown as one
+    folder_.Add(agent::MonotonicNow(), std::move(line));
+  }
+}
+
+void Console::NoteShown(const RankLine& line) {
+  if (options_.traces_shown != nullptr) options_.traces_shown->Add(line);
 }
 
 void Console::ShowDue() {

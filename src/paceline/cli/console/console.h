@@ -17,6 +17,7 @@
 #include "paceline/cli/console/line_folder.h"
 #include "paceline/cli/console/output.h"
 #include "paceline/cli/console/trace_folder.h"
+#include "paceline/cli/console/traces_shown.h"
 #include "paceline/cli/show/rank_tail.h"
 #include "paceline/model/job_spec.h"
 
@@ -33,7 +34,8 @@ struct ConsoleOptions {
   bool is_quiet = false;   // no narration
   bool use_color = false;
   bool has_bold_stderr = false;
-  bool has_live_line = false;  // stderr is a terminal and progress is wanted
+  bool has_live_line = false;           // stderr is a terminal and progress is wanted
+  TracesShown* traces_shown = nullptr;  // is told of each line, and read when the console has ended
 };
 
 // From the job's own settings, for this host's `nodes`, and from what stdout and stderr of this
@@ -63,6 +65,7 @@ class Console {
   explicit Console(ConsoleOptions options);
   void TakeLine(RankLine line);
   void Fold(std::vector<RankLine> lines);
+  void NoteShown(const RankLine& line);
   void ShowBlamed(uint64_t generation, uint32_t rank);
   void ShowAll();
   void ShowNarration(const std::string& text);

@@ -14,19 +14,6 @@ constexpr size_t kTraceLinesMax = 2000;
 // Generations that a console remembers: ranks of older ones have ended.
 constexpr uint64_t kRememberedMax = 4;
 
-// torch prints "[rank1]: " before each line of a trace of its processes.
-std::string_view WithoutRank(std::string_view line) {
-  constexpr std::string_view kOpen = "[rank";
-  if (!line.starts_with(kOpen)) return line;
-  const size_t digits = line.find_first_not_of("0123456789", kOpen.size());
-  constexpr std::string_view kClose = "]:";
-  if (digits == std::string_view::npos || digits == kOpen.size()) return line;
-  if (!line.substr(digits).starts_with(kClose)) return line;
-  line.remove_prefix(digits + kClose.size());
-  if (line.starts_with(' ')) line.remove_prefix(1);
-  return line;
-}
-
 bool IsIndented(std::string_view line) { return line.empty() || line.front() == ' '; }
 
 // "RuntimeError: Connection closed by peer": the line after the last frame of a trace.
@@ -50,6 +37,18 @@ RankLine InOneLine(const std::vector<RankLine>& lines) {
 }
 
 }  // namespace
+
+std::string_view WithoutRank(std::string_view line) {
+  constexpr std::string_view kOpen = "[rank";
+  if (!line.starts_with(kOpen)) return line;
+  const size_t digits = line.find_first_not_of("0123456789", kOpen.size());
+  constexpr std::string_view kClose = "]:";
+  if (digits == std::string_view::npos || digits == kOpen.size()) return line;
+  if (!line.substr(digits).starts_with(kClose)) return line;
+  line.remove_prefix(digits + kClose.size());
+  if (line.starts_with(' ')) line.remove_prefix(1);
+  return line;
+}
 
 bool BeginsTrace(std::string_view line) {
   // A SyntaxError's trace has no heading.

@@ -59,4 +59,7 @@ class TraceFolder {
 // also behind torch's "[rank1]: ".
 bool BeginsTrace(std::string_view line);
 
+// The line without torch's "[rank1]: ", which stands before each line of a trace of its processes.
+std::string_view WithoutRank(std::string_view line);
+
 }  // namespace paceline::cli

@@ -23,6 +23,7 @@
 #include "paceline/cli/console/error_file.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/console/traces_shown.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/detach.h"
@@ -227,6 +228,16 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
   return end.exit_code;
 }
 
+// Writes the file of a failed job. Then it forgets a trace that the console has shown whole: the
+// end does not repeat such a trace.
+void KeepRoot(const Invocation& invocation, const PreparedRun& run, const JobEnd& end,
+              const TracesShown& traces, RootFailure* root) {
+  if (end.exit_code == kExitTrainingFailed) {
+    WriteErrorFile(invocation.environment, *root, run.dir.path);
+  }
+  if (traces.Has(root->generation, root->rank, root->traceback)) root->traceback.clear();
+}
+
 // "100", "30s", "auto": as _checkpoint/interval.py reads it, refused here before anything starts.
 bool IsInterval(const std::string& text) {
   if (text.empty() || text == "auto") return true;
@@ -373,6 +384,8 @@ int RunRun(Invocation& invocation) {
   ConsoleOptions shown =
       ConsoleFor(run.dir.path, run.card.nodes, run.spec, run.launch, out.options());
   shown.from_start = !run.is_resumed;
+  TracesShown traces;
+  shown.traces_shown = &traces;
   auto console = Console::Start(shown);
   if (!console.ok()) return out.Fail(ProblemFrom(console.status()));
   LauncherOptions options = LauncherFor(run, *request, facts.binary_dir + "/paceline");
@@ -395,12 +408,10 @@ int RunRun(Invocation& invocation) {
   if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
   KeepEnd(run, (*launcher)->told_end());
   status_line.reset();
-  const Story story = narrator->Finish();
+  Story story = narrator->Finish();
   narrator.reset();
   console->reset();
-  if (end.exit_code == kExitTrainingFailed && story.root.has_value()) {
-    WriteErrorFile(invocation.environment, *story.root, run.dir.path);
-  }
+  if (story.root.has_value()) KeepRoot(invocation, run, end, traces, &*story.root);
   return Conclude(out, end, story, *request, run, lost.Text());
 }
 
