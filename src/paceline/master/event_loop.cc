@@ -10,9 +10,17 @@
 #include "paceline/core/detect/detectors.h"
 #include "paceline/master/handlers.h"
 #include "paceline/master/succession/memo.h"
+#include "paceline/wire/codec/history_codec.h"
 #include "paceline/wire/codec/journal_codec.h"
 
 namespace paceline::master {
+namespace {
+
+// How long an operator has to store the job's end. The launcher in the master's pod kills a master
+// that is still there 5 s after the end.
+constexpr Duration kEndKeptWithin = Duration::Milliseconds(4500);
+
+}  // namespace
 
 EventLoop::EventLoop(EventQueue* queue, Journal* journal, Outside* outside)
     : queue_(queue),
@@ -27,6 +35,7 @@ EventLoop::EventLoop(EventQueue* queue, Journal* journal, Outside* outside)
     const std::string host = link == job_.links().end() ? "" : link->second.boot_id;
     copies_.Admitted(node, connection, job_.state().NameOf(node), host);
   });
+  executor_.OnEnded([this] { return EndHistory(); });
 }
 
 void EventLoop::SetTerm(Term term) {
@@ -108,6 +117,7 @@ void EventLoop::Run() {
     Instant deadline = std::min(job_.NextDeadline(), stack_desk_.deadline());
     if (successor_.has_value()) deadline = std::min(deadline, successor_->NextDeadline());
     if (over_at_.has_value()) deadline = std::min(deadline, EndOfGoodbye());
+    deadline = std::min(deadline, executor_.NextRepeat());
     if (executor_.HasOperator()) deadline = std::min(deadline, summary_.next_at());
     const Duration wait = deadline.is_max() ? Duration::Infinite() : deadline - now;
     const std::vector<MasterEvent> events = queue_->Take(std::max(wait, Duration()));
@@ -116,6 +126,7 @@ void EventLoop::Run() {
     PassSuccession();
     if (clock_.Now() >= job_.NextDeadline()) Step(core::TimePassed{});
     TellSummary(clock_.Now());
+    executor_.RepeatEnd(clock_.Now());
   }
 }
 
@@ -133,6 +144,13 @@ void EventLoop::TellSummary(Instant now) {
   if (summary.has_value()) executor_.Tell(*summary);
 }
 
+std::string EventLoop::EndHistory() {
+  const wire::JobStatus status = Status();
+  const auto summary = summary_.Take(clock_.Now(), status, job_.state());
+  if (summary.has_value()) executor_.Tell(*summary);
+  return wire::EncodeHistory({status, last_events_.Rows(names_)});
+}
+
 // All clients were told of the end and have disconnected, or had time to do so.
 bool EventLoop::IsOver(Instant now) {
   if (!executor_.ended().has_value()) return false;
@@ -142,12 +160,15 @@ bool EventLoop::IsOver(Instant now) {
   }
   const bool has_told_all = executor_.has_told_end() && registered_.empty() &&
                             executor_.supervisors() == 0 && watchers_.empty();
-  return now >= (has_told_all ? executor_.may_come_back_until() : EndOfGoodbye());
+  if (!has_told_all) return now >= EndOfGoodbye();
+  return now >= std::min(executor_.may_come_back_until(), *over_at_ + kEndKeptWithin);
 }
 
 Instant EventLoop::EndOfGoodbye() const {
-  return std::max(*over_at_ + job_.state().spec.timers.finish_linger,
-                  executor_.may_come_back_until());
+  const Instant linger = *over_at_ + job_.state().spec.timers.finish_linger;
+  const Instant longest = *over_at_ + kEndKeptWithin;
+  if (executor_.IsEndMissed()) return std::max(linger, longest);
+  return std::max(linger, std::min(executor_.may_come_back_until(), longest));
 }
 
 void EventLoop::Handle(const MasterEvent& event) {
@@ -170,6 +191,7 @@ void EventLoop::Fold(const core::Record& record) {
   names_.Fold(record);
   goodput_.Fold(record);
   summary_.Fold(record);
+  last_events_.Fold(record);
   if (std::holds_alternative<core::JobCreated>(record.fact)) created_at_ = record.at;
   const auto* committed = std::get_if<core::CheckpointCommitted>(&record.fact);
   if (committed != nullptr && leases_ != nullptr) {

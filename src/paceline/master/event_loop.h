@@ -20,6 +20,7 @@
 #include "paceline/master/journal/journal.h"
 #include "paceline/master/leases/lease_host.h"
 #include "paceline/master/report/event_row.h"
+#include "paceline/master/report/last_events.h"
 #include "paceline/master/report/metrics.h"
 #include "paceline/master/report/status.h"
 #include "paceline/master/report/step_pace.h"
@@ -85,6 +86,7 @@ class EventLoop {
   Instant EndOfGoodbye() const;  // after the job's end
   wire::JobStatus Status() const;
   void TellSummary(Instant now);
+  std::string EndHistory();  // tells operators the last summary, too
 
   EventQueue* const queue_;
   Journal* const journal_;
@@ -110,6 +112,7 @@ class EventLoop {
   std::map<wire::WatchId, Watcher> watchers_;
   std::map<ConnectionId, std::string> registered_;  // known connections, with the node's name
   SummaryTeller summary_;
+  LastEvents last_events_;
   std::map<std::string, std::string> pending_nodes_;  // why the platform has not started them
   std::optional<Instant> over_at_;
   core::LeasedWorkDone leased_work_;  // that the core knows of

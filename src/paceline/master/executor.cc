@@ -9,6 +9,7 @@ namespace {
 
 // A launcher tries its relays in turn, then the master, with pauses of at most a second.
 constexpr Duration kComesBackWithin = Duration::Seconds(5);
+constexpr Duration kRepeatPause = Duration::Seconds(1);
 
 }  // namespace
 
@@ -70,18 +71,47 @@ void Executor::Forget(ConnectionId connection) {
   node_of_.erase(it);
 }
 
-void Executor::Attach(wire::SupervisorId supervisor, bool is_operator) {
-  if (wish_.has_value()) outbox_->Order(supervisor, *wish_);
-  if (ended_.has_value()) TellEnd(supervisor);
+void Executor::Attach(wire::SupervisorId supervisor, Instant now, bool is_operator) {
   supervisors_.insert(supervisor);
   if (is_operator) operators_.insert(supervisor);
+  if (wish_.has_value()) outbox_->Order(supervisor, *wish_);
+  if (ended_.has_value()) TellEnd(supervisor);
+  if (is_operator) repeated_at_ = now;
   if (broken_ > 0) --broken_;
 }
 
+bool Executor::MissesEnd(wire::SupervisorId supervisor) const {
+  return ended_.has_value() && operators_.contains(supervisor) &&
+         !have_kept_end_.contains(supervisor);
+}
+
+void Executor::KeptEnd(wire::SupervisorId supervisor) { have_kept_end_.insert(supervisor); }
+
+bool Executor::IsEndMissed() const {
+  return std::any_of(operators_.begin(), operators_.end(),
+                     [this](wire::SupervisorId id) { return MissesEnd(id); });
+}
+
+void Executor::RepeatEnd(Instant now) {
+  if (!IsEndMissed()) return;
+  const bool is_first = !std::exchange(is_repeating_, true);
+  if (is_first) repeated_at_ = now;  // they were told a moment ago
+  if (now < NextRepeat()) return;
+  repeated_at_ = now;
+  for (const wire::SupervisorId supervisor : operators_) {
+    if (MissesEnd(supervisor)) TellEnd(supervisor);
+  }
+}
+
+Instant Executor::NextRepeat() const {
+  return IsEndMissed() ? repeated_at_ + kRepeatPause : Instant::Max();
+}
+
 void Executor::Detach(wire::SupervisorId supervisor, Instant now) {
+  const bool misses_end = MissesEnd(supervisor);
   supervisors_.erase(supervisor);
   operators_.erase(supervisor);
-  if (ended_.has_value()) return;
+  if (ended_.has_value() && !misses_end) return;
   ++broken_;
   broken_at_ = now;
 }
@@ -95,7 +125,12 @@ void Executor::Tell(const wire::Summary& summary) const {
 }
 
 void Executor::TellEnd(wire::SupervisorId supervisor) {
-  outbox_->Order(supervisor, *ended_);
+  wire::JobEnded end = *ended_;
+  if (operators_.contains(supervisor)) {
+    if (!kept_history_.has_value()) kept_history_ = history_();
+    end.history = *kept_history_;
+  }
+  outbox_->Order(supervisor, std::move(end));
   has_told_end_ = true;
 }
 

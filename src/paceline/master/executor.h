@@ -31,6 +31,9 @@ class Executor {
  public:
   explicit Executor(Outbox* outbox) : outbox_(outbox) {}
 
+  // Called before the first operator is told of the job's end. Returns what operators keep of it.
+  void OnEnded(std::function<std::string()> history) { history_ = std::move(history); }
+
   // Called when a connection is admitted for a node.
   void OnAdmitted(std::function<void(NodeId, ConnectionId)> told) {
     on_admitted_ = std::move(told);
@@ -60,8 +63,14 @@ class Executor {
   void Forget(ConnectionId connection);
   size_t connections() const { return node_of_.size(); }
 
-  void Attach(wire::SupervisorId supervisor, bool is_operator = false);
+  void Attach(wire::SupervisorId supervisor, Instant now, bool is_operator = false);
   void Detach(wire::SupervisorId supervisor, Instant now);
+  // The operator has stored the job's end.
+  void KeptEnd(wire::SupervisorId supervisor);
+  // Tells the end again to each operator that has not stored it.
+  void RepeatEnd(Instant now);
+  Instant NextRepeat() const;  // max: there is none
+  bool IsEndMissed() const;    // by an operator that is connected
   bool HasOperator() const { return !operators_.empty(); }
   void Tell(const wire::Summary& summary) const;  // to operators
   size_t supervisors() const { return supervisors_.size(); }
@@ -82,6 +91,7 @@ class Executor {
   };
   void RunReady();
   void TellEnd(wire::SupervisorId supervisor);
+  bool MissesEnd(wire::SupervisorId supervisor) const;
   void Run(const core::AdmitNode& admit);
   void Run(const core::RefuseNode& refuse);
   void Run(const core::AssignNode& assign);
@@ -101,6 +111,11 @@ class Executor {
   std::set<wire::SupervisorId> operators_;  // a few of the supervisors
   std::optional<Wish> wish_;
   std::optional<wire::JobEnded> ended_;
+  std::function<std::string()> history_ = [] { return std::string(); };
+  std::optional<std::string> kept_history_;     // of ended_, for operators
+  std::set<wire::SupervisorId> have_kept_end_;  // of the operators
+  Instant repeated_at_;                         // when operators were told of the end last
+  bool is_repeating_ = false;
   bool has_told_end_ = false;
   uint32_t broken_ = 0;  // streams of launchers that broke before the end, less those opened since
   Instant broken_at_;    // the last of them

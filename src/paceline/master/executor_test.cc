@@ -38,7 +38,7 @@ TEST(Executor, OrderHoldsThoughAnEffectNeedsNoRecord) {
   List list;
   Executor executor(&list);
   executor.Add(RecordSeq(5), core::TellWish{{.seq = 5, .size = 2}});
-  executor.Attach(wire::SupervisorId(3));
+  executor.Attach(wire::SupervisorId(3), Instant());
   bool replied = false;
   executor.AddReply(RecordSeq(5), [&] { replied = true; });
   executor.Add(RecordSeq(0), core::RefuseNode{ConnectionId(9)});
@@ -78,9 +78,9 @@ TEST(Executor, AConnectionThatWentBeforeItsAdmissionIsNotAdmitted) {
 TEST(Executor, EveryLauncherHearsTheEnd) {
   List list;
   Executor executor(&list);
-  executor.Attach(wire::SupervisorId(1));
+  executor.Attach(wire::SupervisorId(1), Instant());
   executor.Add(RecordSeq(), core::FinishJob{4, "done"});
-  executor.Attach(wire::SupervisorId(2));
+  executor.Attach(wire::SupervisorId(2), Instant());
   EXPECT_EQ(list.lines, (Lines{"order 1 ended", "order 2 ended"}));
   EXPECT_EQ(executor.ended()->exit_code, 4);
 }
@@ -90,7 +90,7 @@ TEST(Executor, AnEndThatNoLauncherHasHeardIsNotTold) {
   Executor executor(&list);
   executor.Add(RecordSeq(), core::FinishJob{4, "done"});
   EXPECT_FALSE(executor.has_told_end());
-  executor.Attach(wire::SupervisorId(1));
+  executor.Attach(wire::SupervisorId(1), Instant());
   EXPECT_TRUE(executor.has_told_end());
 }
 
@@ -98,15 +98,52 @@ TEST(Executor, ALauncherWhoseStreamBrokeBeforeTheEndIsAwaited) {
   List list;
   Executor executor(&list);
   const Instant now = Instant() + Duration::Seconds(100);
-  executor.Attach(wire::SupervisorId(1));
+  executor.Attach(wire::SupervisorId(1), Instant());
   EXPECT_LE(executor.may_come_back_until(), now);
   executor.Detach(wire::SupervisorId(1), now);
   EXPECT_GT(executor.may_come_back_until(), now);
   executor.Add(RecordSeq(), core::FinishJob{4, "done"});
-  executor.Attach(wire::SupervisorId(2));
+  executor.Attach(wire::SupervisorId(2), Instant());
   EXPECT_LE(executor.may_come_back_until(), now);
   executor.Detach(wire::SupervisorId(2), now);
   EXPECT_LE(executor.may_come_back_until(), now) << "it had been told of the end";
+}
+
+TEST(Executor, AnOperatorIsToldOfTheEndUntilItHasKeptIt) {
+  List list;
+  Executor executor(&list);
+  int asked = 0;
+  executor.OnEnded([&] { return std::to_string(++asked); });
+  Instant now = Instant() + Duration::Seconds(100);
+  const wire::SupervisorId one(1);
+  const wire::SupervisorId other(2);
+  executor.Attach(one, now, /*is_operator=*/true);
+  executor.Attach(other, now);
+  executor.Add(RecordSeq(), core::FinishJob{0, "done"});
+  EXPECT_EQ(list.lines, (Lines{"order 1 ended", "order 2 ended"}));
+  EXPECT_EQ(asked, 1);
+  executor.RepeatEnd(now);
+  EXPECT_EQ(list.lines.size(), 2u) << "it was told a moment ago";
+  now = executor.NextRepeat();
+  executor.RepeatEnd(now);
+  EXPECT_EQ(list.lines, (Lines{"order 1 ended", "order 2 ended", "order 1 ended"}));
+  executor.KeptEnd(one);
+  EXPECT_FALSE(executor.IsEndMissed());
+  EXPECT_EQ(executor.NextRepeat(), Instant::Max());
+  executor.Detach(one, now);
+  EXPECT_LE(executor.may_come_back_until(), now);
+}
+
+TEST(Executor, AnOperatorWhoseStreamBrokeBeforeItKeptTheEndIsAwaited) {
+  List list;
+  Executor executor(&list);
+  const Instant now = Instant() + Duration::Seconds(100);
+  executor.Attach(wire::SupervisorId(1), now, /*is_operator=*/true);
+  executor.Add(RecordSeq(), core::FinishJob{0, "done"});
+  executor.Detach(wire::SupervisorId(1), now);
+  EXPECT_GT(executor.may_come_back_until(), now);
+  executor.Attach(wire::SupervisorId(2), now, /*is_operator=*/true);
+  EXPECT_EQ(list.lines.back(), "order 2 ended");
 }
 
 }  // namespace

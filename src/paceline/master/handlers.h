@@ -40,6 +40,7 @@ struct Handlers {
   void Said(const wire::NodeGoneReport& report) const;
   void Said(const wire::NodePending& pending) const;
   void Said(const wire::Notice& notice) const;
+  void Said(const wire::EndKept&) const {}  // noted with the supervisor that said it
 };
 
 }  // namespace paceline::master

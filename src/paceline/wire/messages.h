@@ -120,7 +120,12 @@ struct Notice {
   std::string why;
   bool operator==(const Notice&) const = default;
 };
-using SupervisorMessage = std::variant<NodeGoneReport, NodePending, Notice>;
+// The operator has stored the job's end, or needs nothing of it.
+struct EndKept {
+  std::string name = {};  // always empty: the message is of no node
+  bool operator==(const EndKept&) const = default;
+};
+using SupervisorMessage = std::variant<NodeGoneReport, NodePending, Notice, EndKept>;
 
 inline constexpr size_t kMemoBytesMax = 2048;
 // The job's summary for the platform's users.
@@ -139,6 +144,7 @@ struct Summary {
 struct JobEnded {  // the last order; `paceline run` returns its exit code
   int exit_code = 0;
   std::string reason;
+  std::string history = {};  // for operators: EncodeHistory (wire/codec/history_codec.h)
 };
 using SupervisorOrder = std::variant<Wish, Summary, JobEnded>;
 

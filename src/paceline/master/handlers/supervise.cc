@@ -15,11 +15,14 @@ Duration GraceOf(Duration left) { return std::max(Duration(), left / 2 - Duratio
 }  // namespace
 
 void Handlers::operator()(const wire::SupervisorAttached& attached) const {
-  loop.executor_.Attach(attached.supervisor, attached.is_operator);
+  loop.executor_.Attach(attached.supervisor, loop.clock_.Now(), attached.is_operator);
   loop.summary_.TellAnew();
 }
 
 void Handlers::operator()(const wire::SupervisorSaid& said) const {
+  if (std::holds_alternative<wire::EndKept>(said.message)) {
+    loop.executor_.KeptEnd(said.supervisor);
+  }
   std::visit([this](const auto& message) { Said(message); }, said.message);
 }
 

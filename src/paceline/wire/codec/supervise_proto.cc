@@ -39,7 +39,9 @@ void Put(const Notice& from, pb::SupervisorMessage* message) {
 void Put(const JobEnded& from, pb::SupervisorOrder* message) {
   auto* to = message->mutable_ended();
   PACELINE_JOB_FINISHED(PUT)
+  to->set_history(from.history);
 }
+void Put(const EndKept&, pb::SupervisorMessage* message) { message->mutable_end_kept(); }
 
 // ---- messages to values ----
 
@@ -70,6 +72,7 @@ absl::Status Take(const pb::Notice& from, Notice* to) {
 }
 absl::Status Take(const pb::JobEnded& from, JobEnded* to) {
   PACELINE_JOB_FINISHED(TAKE)
+  to->history = from.history();
   return absl::OkStatus();
 }
 
@@ -95,6 +98,7 @@ absl::StatusOr<SupervisorMessage> FromProto(const pb::SupervisorMessage& from) {
     case pb::SupervisorMessage::kNotice:
       RETURN_IF_ERROR(Take(from.notice(), &to.emplace<Notice>()));
       return to;
+    case pb::SupervisorMessage::kEndKept: to.emplace<EndKept>(); return to;
     case pb::SupervisorMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");

@@ -109,7 +109,7 @@ class MasterServer {
   void Close(ConnectionId connection, std::string why);
   // `is_last`: the stream ends after these.
   void SendEvents(WatchId watch, std::vector<JobEvent> events, bool is_last);
-  // After JobEnded the stream ends.
+  // After JobEnded the stream ends; that of an operator ends after its EndKept.
   void Order(SupervisorId supervisor, SupervisorOrder order);
 
  private:

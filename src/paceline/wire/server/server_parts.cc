@@ -130,8 +130,11 @@ void Supervisor::Heard(const v1::SupervisorMessage& encoded) {
   if (!MaySpeakOf(node)) {
     CloseHard({grpc::StatusCode::PERMISSION_DENIED,
                "the certificate of this host does not name node " + node});
-  } else if (!parts_->sink(SupervisorSaid{id_, std::move(*message)})) {
+  } else if (const bool is_last = std::holds_alternative<EndKept>(*message);
+             !parts_->sink(SupervisorSaid{id_, std::move(*message)})) {
     CloseHard(Full("events"));
+  } else if (is_last) {
+    CloseGently(grpc::Status::OK);
   }
 }
 
@@ -141,7 +144,8 @@ bool Supervisor::MaySpeakOf(const std::string& node) const {
 }
 
 void Supervisor::Order(SupervisorOrder order) {
-  const bool is_last = std::holds_alternative<JobEnded>(order);
+  // An operator's stream stays open until the operator has stored the end (EndKept).
+  const bool is_last = std::holds_alternative<JobEnded>(order) && !is_operator_;
   bool is_full = false;
   Queue([&] {
     is_full = orders_.size() >= kOrdersMax;
