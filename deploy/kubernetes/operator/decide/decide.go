@@ -23,6 +23,7 @@ type decision struct {
 	// Why the master is not heard: a condition's reason and message.
 	masterReason  string
 	masterMessage string
+	isWaitShown   bool // status.Last is why the job waits, and no failure
 }
 
 // Decide returns what is to be done for the job of the snapshot.
@@ -33,6 +34,7 @@ func Decide(snapshot Snapshot) Plan {
 			d.dial(master)
 			d.plan.Notice = NoticeDeleted
 		}
+		d.plan.EndKept = d.hasEndToAnswer()
 		return d.plan
 	}
 	d.noteSeen()
@@ -50,8 +52,16 @@ func Decide(snapshot Snapshot) Plan {
 	default:
 		d.running()
 	}
+	// The plan is carried out in order: if the write of the status fails, nothing is answered.
+	d.plan.EndKept = d.plan.EndKept || d.isFinished() && d.hasEndToAnswer() &&
+		!d.isDue(d.endedAt().Add(EndGrace))
 	d.writeStatus()
 	return d.plan
+}
+
+// hasEndToAnswer says whether the current master waits until the end that it told is kept.
+func (d *decision) hasEndToAnswer() bool {
+	return d.isHeard() && d.Stream.Connected && d.Stream.Ended != nil
 }
 
 // wakeAt makes sure that the next look is not later than `at`.
@@ -105,10 +115,7 @@ func (d *decision) delete(pod Pod, why string) {
 // finished ends what still runs, keeps ended pods for their logs, and deletes the job after its
 // time to live. It makes nothing.
 func (d *decision) finished() {
-	end := d.Now
-	if d.Job.Status.FinishedAt != nil {
-		end = d.Job.Status.FinishedAt.Time
-	}
+	end := d.endedAt()
 	for _, pod := range d.allPods() {
 		if !pod.isLive() || pod.Terminating {
 			continue
@@ -120,6 +127,14 @@ func (d *decision) finished() {
 	if d.Job.TTL != nil && d.isDue(end.Add(*d.Job.TTL)) {
 		d.plan.DeleteJob = true
 	}
+}
+
+// endedAt returns when the job ended; now, if its status does not say.
+func (d *decision) endedAt() time.Time {
+	if d.Job.Status.FinishedAt != nil {
+		return d.Job.Status.FinishedAt.Time
+	}
+	return d.Now
 }
 
 func (d *decision) allPods() []Pod {
@@ -141,6 +156,7 @@ func (d *decision) suspending() {
 		d.finish(*d.Stream.Ended)
 		return
 	}
+	d.plan.EndKept = d.hasEndToAnswer() // the job goes on later, so its end is not stored
 	hasLiveNode, hasLiveMaster := false, false
 	for _, node := range d.Nodes {
 		if node.isLive() {
@@ -178,6 +194,13 @@ func (d *decision) suspending() {
 // finish writes the job's end. The pods are looked after once the end stands in the status.
 func (d *decision) finish(end End) {
 	d.status.ExitCode = &end.ExitCode
+	if told := d.Stream.Ended; len(end.History) == 0 && d.isHeard() && told != nil &&
+		told.ExitCode == end.ExitCode {
+		end.History = told.History
+	}
+	d.status.History = end.History
+	d.showLast()
+	d.plan.EndKept = d.hasEndToAnswer()
 	if end.ExitCode != 0 {
 		d.fail("ExitCode"+itoa(int64(end.ExitCode)), orElse(end.Reason, "The job failed."))
 		return

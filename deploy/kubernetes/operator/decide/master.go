@@ -69,6 +69,8 @@ func (d *decision) running() {
 		d.finish(*d.Stream.Ended)
 		return
 	}
+	// The next master goes on with a job that was stopped from outside: there is nothing to store.
+	d.plan.EndKept = d.hasEndToAnswer() && d.Stream.Ended.ExitCode == exitSaved
 	if d.lookAfterMaster() {
 		if d.isStarting() {
 			d.makeFirstNodes()

@@ -37,6 +37,8 @@ const (
 	ShortMastersMax = 6
 	// Time in which the running pods of an ended job may end by themselves. Then they are deleted.
 	EndGrace = 30 * time.Second
+	// Longest time for which a later master that has not heard its nodes is thought to take over.
+	TakeOverMax = 30 * time.Second
 	// Least time between two writes of the status if only the step or the goodput changed.
 	StepInterval = 5 * time.Second
 	// Least time between two writes if other fields changed that only people read. A change that a
@@ -139,6 +141,8 @@ type Summary struct {
 type End struct {
 	ExitCode int32
 	Reason   string
+	// History is what is kept of the job for the commands that read it after its end. nil: nothing.
+	History []byte
 }
 
 // Stream is the state of the stream to one term's master, and its last messages.
@@ -267,6 +271,9 @@ type Plan struct {
 	// The Kubernetes nodes that those pods avoid.
 	Excluded []string
 	Dial     string // the address of the current term's master; "": hang up
+	// EndKept tells the master that its job's end is stored, or that nothing of it is needed. The
+	// stream stays until the master closes it.
+	EndKept bool
 	// Notice tells the master that all of the job is about to end, and why; "": it is not.
 	Notice    string
 	Facts     []Fact

@@ -14,7 +14,12 @@ import (
 	"paceline.dev/operator/api/v1alpha1"
 )
 
-const messageMax = 2000 // bytes of a condition's message
+const (
+	messageMax = 2000 // bytes of a condition's message
+	waitMax    = 160  // bytes of a reason to wait in a column of kubectl get
+	// stateLastKnown is the state while the numbers are those of the master before.
+	stateLastKnown = "NewMaster"
+)
 
 // MemoMax is the most that a master may ask to keep, in bytes.
 const MemoMax = 2048
@@ -32,11 +37,13 @@ func trimDot(text string) string { return strings.TrimRight(text, ". ") }
 
 func metaTime(at time.Time) metav1.Time { return metav1.NewTime(at.Truncate(time.Second)) }
 
-func clip(text string) string {
-	if len(text) <= messageMax {
+func clip(text string) string { return clipTo(text, messageMax) }
+
+func clipTo(text string, bytesMax int) string {
+	if len(text) <= bytesMax {
 		return text
 	}
-	return strings.ToValidUTF8(text[:messageMax], "") + "…"
+	return strings.ToValidUTF8(text[:bytesMax], "") + "…"
 }
 
 func (d *decision) event(isWarning bool, reason, text string) {
@@ -96,18 +103,76 @@ func (d *decision) describe() {
 		size, spares = wish.Size, wish.Spares
 		d.status.ExcludedHosts = wish.Excluded
 	}
-	if summary == nil {
+	if summary == nil || d.isTakingOver(summary) {
 		if d.status.Nodes == "" {
 			d.status.Nodes = fmt.Sprintf("0/%d", size)
 			d.status.Spares = fmt.Sprintf("0/%d", spares)
 		}
-		if d.status.State == "" {
+		if d.isTrue(v1alpha1.ConditionRunning) {
+			d.showLastKnown()
+		} else if d.status.State == "" {
 			d.status.State = "Starting"
 		}
+		d.showWait()
 		return
 	}
 	d.status.Nodes = fmt.Sprintf("%d/%d", summary.Nodes, size)
 	d.status.Spares = fmt.Sprintf("%d/%d", summary.Spares, spares)
+	d.showLast()
+	if len(summary.Memo) <= MemoMax {
+		d.status.Memo = summary.Memo
+	}
+	d.describeWorld(summary, size)
+	if d.status.Last == "" && summary.Phase != "running" {
+		d.showWait()
+	}
+}
+
+// isTakingOver says whether a later master has not heard the nodes of a job that ran before. Until
+// then its summary has no node, although the ranks train.
+func (d *decision) isTakingOver(summary *Summary) bool {
+	return d.Job.Status.MasterTerm > 1 && d.isTrue(v1alpha1.ConditionRunning) &&
+		summary.Phase == "waiting" && summary.Nodes == 0 &&
+		!d.isDue(d.Memory.Since.Add(TakeOverMax))
+}
+
+// showLastKnown keeps the numbers of the master before, and marks them by the state.
+func (d *decision) showLastKnown() {
+	if d.Stream.Connected && d.isHeard() && d.Stream.Summary == nil &&
+		d.status.State != stateLastKnown {
+		return // the first summary of a stream follows its first message
+	}
+	d.setCondition(v1alpha1.ConditionRunning, true, stateLastKnown, fmt.Sprintf("Master %d takes "+
+		"over. Until it has heard the nodes, their numbers are the last known ones.",
+		d.status.MasterTerm))
+	d.status.State = stateLastKnown
+}
+
+// showWait says in the column of the last failure why a job that does not run has no master or no
+// nodes, if the API server, the scheduler or the kubelet said so.
+func (d *decision) showWait() {
+	text := ""
+	master := d.currentMaster()
+	switch {
+	case isRefusal(d.masterReason) && d.masterReason != "MasterLost":
+		text = d.masterMessage
+	case master != nil && master.Phase == Waiting:
+		text = master.Reason
+	case len(d.status.Pending) > 0:
+		text = d.status.Pending[0].Node + ": " + d.status.Pending[0].Reason
+	}
+	if text == "" {
+		return
+	}
+	d.status.Last, d.isWaitShown = clipTo(text, waitMax), true
+}
+
+// showLast takes over what holds of a job after its end, too: its step, goodput and last failure.
+func (d *decision) showLast() {
+	summary := d.Stream.Summary
+	if !d.isHeard() || summary == nil {
+		return
+	}
 	if summary.Step >= 0 {
 		d.status.Step = itoa(summary.Step)
 	}
@@ -115,10 +180,6 @@ func (d *decision) describe() {
 		d.status.Goodput = fmt.Sprintf("%.1f%%", 100*summary.Goodput)
 	}
 	d.status.Last = clip(summary.Last)
-	if len(summary.Memo) <= MemoMax {
-		d.status.Memo = summary.Memo
-	}
-	d.describeWorld(summary, size)
 }
 
 // describeWorld turns the master's phase into conditions and a word.
@@ -203,7 +264,7 @@ func (d *decision) eventsOfChange(old *v1alpha1.ElasticJobStatus) {
 			condition.Type == v1alpha1.ConditionDegraded && isTrue || isRefusal(condition.Reason)
 		d.event(isWarning, condition.Reason, condition.Message)
 	}
-	if d.status.Last != "" && d.status.Last != old.Last {
+	if d.status.Last != "" && d.status.Last != old.Last && !d.isWaitShown {
 		d.event(true, "Failure", d.status.Last)
 	}
 	if len(d.status.Pending) > 0 && (len(old.Pending) == 0 ||

@@ -53,6 +53,7 @@ type client struct {
 	stream decide.Stream
 	facts  []decide.Fact // all facts to send to the master
 	leaves map[decide.NodeID]leave
+	isKept bool          // the job's end is stored
 	notice string        // why the job is about to end, or ""
 	until  time.Time     // deadline of that end
 	wake   chan struct{} // has one element if the facts or the notice changed
@@ -101,6 +102,14 @@ func (c *client) give(notice string) {
 	if c.notice == "" {
 		c.notice, c.until = notice, c.now().Add(c.target.Grace)
 	}
+	c.mutex.Unlock()
+	c.rouse()
+}
+
+// keptEnd tells the master that the job's end is stored.
+func (c *client) keptEnd() {
+	c.mutex.Lock()
+	c.isKept = true
 	c.mutex.Unlock()
 	c.rouse()
 }
@@ -198,7 +207,7 @@ func (c *client) hear(s *decide.Stream, order *pb.SupervisorOrder) {
 	case *pb.SupervisorOrder_Summary:
 		s.Summary = summaryOf(body.Summary)
 	case *pb.SupervisorOrder_Ended:
-		s.Ended = &decide.End{ExitCode: body.Ended.GetExitCode(), Reason: body.Ended.GetReason()}
+		s.Ended = endOf(body.Ended)
 	}
 }
 
@@ -210,7 +219,12 @@ func (c *client) send(ctx context.Context, stream pb.SuperviseClient) {
 	for {
 		c.mutex.Lock()
 		facts, leaves, notice, until := c.facts, c.leaves, c.notice, c.until // none is changed in place
+		isKept := c.isKept
 		c.mutex.Unlock()
+		if isKept {
+			stream.Send(endKept()) // the last message: the master closes the stream
+			return
+		}
 		if notice != "" && !hasTold {
 			if stream.Send(noticeOf(notice, until.Sub(c.now()))) != nil {
 				return // Recv has the error

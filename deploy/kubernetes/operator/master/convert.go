@@ -42,6 +42,22 @@ func summaryOf(message *pb.Summary) *decide.Summary {
 	}
 }
 
+// historyMax is the most that is kept of a job that has ended: 16 KiB as base64.
+const historyMax = 12 * 1024
+
+// endOf keeps no history that is too long, because the API server would refuse all of the status.
+func endOf(message *pb.JobEnded) *decide.End {
+	end := &decide.End{ExitCode: message.GetExitCode(), Reason: message.GetReason()}
+	if history := message.GetHistory(); len(history) > 0 && len(history) <= historyMax {
+		end.History = history
+	}
+	return end
+}
+
+func endKept() *pb.SupervisorMessage {
+	return &pb.SupervisorMessage{Body: &pb.SupervisorMessage_EndKept{EndKept: &pb.EndKept{}}}
+}
+
 func noticeOf(why string, left time.Duration) *pb.SupervisorMessage {
 	return &pb.SupervisorMessage{Body: &pb.SupervisorMessage_Notice{Notice: &pb.Notice{
 		Left: max(left, 0).Nanoseconds(), Why: why,

@@ -64,6 +64,15 @@ func (h *Hub) Notice(key, why string) {
 	}
 }
 
+// KeptEnd tells the job's master that the end of the job is stored.
+func (h *Hub) KeptEnd(key string) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if c := h.clients[key]; c != nil {
+		c.keptEnd()
+	}
+}
+
 // Conclude drops a job that was deleted. Its master is told so, and keeps its stream while its pods
 // may still save.
 func (h *Hub) Conclude(key, why string) {

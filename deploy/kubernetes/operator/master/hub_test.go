@@ -85,6 +85,30 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 	s.await("the end", func(stream decide.Stream) bool { return stream.Ended != nil })
 }
 
+func TestTellsThatTheEndIsKept(t *testing.T) {
+	s := set(t)
+	s.fake.Wish(&pb.Wish{Seq: 1, Intent: pb.Wish_RUN, Size: 1})
+	s.hub.Dial("a/train", s.target)
+	s.await("the wish", func(stream decide.Stream) bool { return stream.Wish != nil })
+	s.fake.EndWith(0, "done", []byte("history"))
+	s.await("the end", func(stream decide.Stream) bool { return stream.Ended != nil })
+	if kept := s.hub.Stream("a/train").Ended.History; string(kept) != "history" {
+		t.Errorf("history: %q", kept)
+	}
+	s.hub.KeptEnd("a/train")
+	s.await("the answer", func(decide.Stream) bool {
+		told := s.fake.Told()
+		return len(told) > 0 && told[len(told)-1].GetEndKept() != nil
+	})
+}
+
+func TestTakesNoHistoryThatTheApiServerWouldRefuse(t *testing.T) {
+	end := endOf(&pb.JobEnded{ExitCode: 1, History: make([]byte, historyMax+1)})
+	if end.History != nil || end.ExitCode != 1 {
+		t.Errorf("end: %+v", end)
+	}
+}
+
 func TestANewStreamTellsAllFactsAgain(t *testing.T) {
 	s := set(t)
 	s.hub.Dial("a/train", s.target)

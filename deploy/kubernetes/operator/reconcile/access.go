@@ -97,6 +97,10 @@ func (r *Reconciler) ensureService(ctx context.Context, job *v1alpha1.ElasticJob
 // talk dials the master, or hangs up, and hands over what it is to know.
 func (r *Reconciler) talk(job *v1alpha1.ElasticJob, m *memory, plan *decide.Plan) {
 	key := keyOf(job)
+	if plan.EndKept {
+		r.Hub.KeptEnd(key)
+		return
+	}
 	if plan.Dial == "" {
 		r.Hub.HangUp(key)
 		return

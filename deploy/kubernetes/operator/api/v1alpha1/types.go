@@ -192,6 +192,11 @@ type ElasticJobStatus struct {
 	ExcludedHosts []string `json:"excludedHosts,omitempty"`
 	// +optional
 	ExitCode *int32 `json:"exitCode,omitempty"`
+	// What the last master told of the job when it ended: its status and its newest events. Commands
+	// such as `paceline why --on` read it. It is binary, and at most 16 KiB as base64.
+	// +kubebuilder:validation:MaxLength=16384
+	// +optional
+	History []byte `json:"history,omitempty"`
 	// +optional
 	FinishedAt *metav1.Time `json:"finishedAt,omitempty"`
 	// The first 50 nodes that do not run yet.

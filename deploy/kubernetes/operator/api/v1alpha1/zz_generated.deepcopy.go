@@ -124,6 +124,11 @@ func (in *ElasticJobStatus) DeepCopyInto(out *ElasticJobStatus) {
 		*out = new(int32)
 		**out = **in
 	}
+	if in.History != nil {
+		in, out := &in.History, &out.History
+		*out = make([]byte, len(*in))
+		copy(*out, *in)
+	}
 	if in.FinishedAt != nil {
 		in, out := &in.FinishedAt, &out.FinishedAt
 		*out = (*in).DeepCopy()

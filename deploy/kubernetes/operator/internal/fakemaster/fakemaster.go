@@ -95,9 +95,12 @@ func (m *Master) Summary(summary *pb.Summary) {
 }
 
 // End is the last order.
-func (m *Master) End(code int32, reason string) {
+func (m *Master) End(code int32, reason string) { m.EndWith(code, reason, nil) }
+
+// EndWith is the last order, with what the operator is to keep.
+func (m *Master) EndWith(code int32, reason string, history []byte) {
 	m.order(&pb.SupervisorOrder{Body: &pb.SupervisorOrder_Ended{
-		Ended: &pb.JobEnded{ExitCode: code, Reason: reason}}})
+		Ended: &pb.JobEnded{ExitCode: code, Reason: reason, History: history}}})
 }
 
 func (m *Master) order(order *pb.SupervisorOrder) {
@@ -150,7 +153,7 @@ func (m *Master) supervise(stream pb.SuperviseServer) error {
 		delete(m.streams, orders)
 		m.mutex.Unlock()
 	}()
-	go m.listen(stream)
+	go m.listen(stream, end)
 	for {
 		select {
 		case <-ctx.Done():
@@ -163,7 +166,8 @@ func (m *Master) supervise(stream pb.SuperviseServer) error {
 	}
 }
 
-func (m *Master) listen(stream pb.SuperviseServer) {
+// listen remembers what the operator says. Like a master, it ends the stream after EndKept.
+func (m *Master) listen(stream pb.SuperviseServer, end context.CancelFunc) {
 	for {
 		message, err := stream.Recv()
 		if err != nil {
@@ -172,6 +176,10 @@ func (m *Master) listen(stream pb.SuperviseServer) {
 		m.mutex.Lock()
 		m.told = append(m.told, message)
 		m.mutex.Unlock()
+		if message.GetEndKept() != nil {
+			end()
+			return
+		}
 	}
 }
 

@@ -282,10 +282,13 @@ func (x *Summary) GetMemo() string {
 	return ""
 }
 
+// An operator is told of the end once a second until it sends EndKept, for five seconds at most.
 type JobEnded struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	ExitCode      int32                  `protobuf:"zigzag32,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	ExitCode int32                  `protobuf:"zigzag32,1,opt,name=exit_code,json=exitCode,proto3" json:"exit_code,omitempty"`
+	Reason   string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	// For operators: a KeptHistory (control.proto), which they keep and do not read. At most 12 KiB.
+	History       []byte `protobuf:"bytes,3,opt,name=history,proto3" json:"history,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -332,6 +335,13 @@ func (x *JobEnded) GetReason() string {
 		return x.Reason
 	}
 	return ""
+}
+
+func (x *JobEnded) GetHistory() []byte {
+	if x != nil {
+		return x.History
+	}
+	return nil
 }
 
 type SupervisorOrder struct {
@@ -633,6 +643,43 @@ func (x *Notice) GetWhy() string {
 	return ""
 }
 
+// The operator has stored the job's end, or needs nothing of it. The master then ends the stream.
+type EndKept struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndKept) Reset() {
+	*x = EndKept{}
+	mi := &file_paceline_v1_platform_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndKept) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndKept) ProtoMessage() {}
+
+func (x *EndKept) ProtoReflect() protoreflect.Message {
+	mi := &file_paceline_v1_platform_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndKept.ProtoReflect.Descriptor instead.
+func (*EndKept) Descriptor() ([]byte, []int) {
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{7}
+}
+
 type SupervisorMessage struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Body:
@@ -640,6 +687,7 @@ type SupervisorMessage struct {
 	//	*SupervisorMessage_NodeGone
 	//	*SupervisorMessage_NodePending
 	//	*SupervisorMessage_Notice
+	//	*SupervisorMessage_EndKept
 	Body          isSupervisorMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -647,7 +695,7 @@ type SupervisorMessage struct {
 
 func (x *SupervisorMessage) Reset() {
 	*x = SupervisorMessage{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[7]
+	mi := &file_paceline_v1_platform_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -659,7 +707,7 @@ func (x *SupervisorMessage) String() string {
 func (*SupervisorMessage) ProtoMessage() {}
 
 func (x *SupervisorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[7]
+	mi := &file_paceline_v1_platform_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -672,7 +720,7 @@ func (x *SupervisorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorMessage.ProtoReflect.Descriptor instead.
 func (*SupervisorMessage) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{7}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *SupervisorMessage) GetBody() isSupervisorMessage_Body {
@@ -709,6 +757,15 @@ func (x *SupervisorMessage) GetNotice() *Notice {
 	return nil
 }
 
+func (x *SupervisorMessage) GetEndKept() *EndKept {
+	if x != nil {
+		if x, ok := x.Body.(*SupervisorMessage_EndKept); ok {
+			return x.EndKept
+		}
+	}
+	return nil
+}
+
 type isSupervisorMessage_Body interface {
 	isSupervisorMessage_Body()
 }
@@ -725,11 +782,17 @@ type SupervisorMessage_Notice struct {
 	Notice *Notice `protobuf:"bytes,3,opt,name=notice,proto3,oneof"`
 }
 
+type SupervisorMessage_EndKept struct {
+	EndKept *EndKept `protobuf:"bytes,4,opt,name=end_kept,json=endKept,proto3,oneof"`
+}
+
 func (*SupervisorMessage_NodeGone) isSupervisorMessage_Body() {}
 
 func (*SupervisorMessage_NodePending) isSupervisorMessage_Body() {}
 
 func (*SupervisorMessage_Notice) isSupervisorMessage_Body() {}
+
+func (*SupervisorMessage_EndKept) isSupervisorMessage_Body() {}
 
 var File_paceline_v1_platform_proto protoreflect.FileDescriptor
 
@@ -760,10 +823,11 @@ const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\agoodput\x18\x06 \x01(\x01R\agoodput\x12\x12\n" +
 	"\x04last\x18\a \x01(\tR\x04last\x12#\n" +
 	"\rrestart_count\x18\b \x01(\rR\frestartCount\x12\x12\n" +
-	"\x04memo\x18\t \x01(\tR\x04memo\"?\n" +
+	"\x04memo\x18\t \x01(\tR\x04memo\"Y\n" +
 	"\bJobEnded\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x11R\bexitCode\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xa9\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
+	"\ahistory\x18\x03 \x01(\fR\ahistory\"\xa9\x01\n" +
 	"\x0fSupervisorOrder\x12-\n" +
 	"\x05ended\x18\x02 \x01(\v2\x15.paceline.v1.JobEndedH\x00R\x05ended\x12'\n" +
 	"\x04wish\x18\x03 \x01(\v2\x11.paceline.v1.WishH\x00R\x04wish\x120\n" +
@@ -784,11 +848,13 @@ const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\vincarnation\x18\x02 \x01(\rH\x00R\vincarnation\x88\x01\x01\x12\x12\n" +
 	"\x04left\x18\x03 \x01(\x03R\x04left\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03whyB\x0e\n" +
-	"\f_incarnation\"\xc5\x01\n" +
+	"\f_incarnation\"\t\n" +
+	"\aEndKept\"\xf8\x01\n" +
 	"\x11SupervisorMessage\x12:\n" +
 	"\tnode_gone\x18\x01 \x01(\v2\x1b.paceline.v1.NodeGoneReportH\x00R\bnodeGone\x12=\n" +
 	"\fnode_pending\x18\x02 \x01(\v2\x18.paceline.v1.NodePendingH\x00R\vnodePending\x12-\n" +
-	"\x06notice\x18\x03 \x01(\v2\x13.paceline.v1.NoticeH\x00R\x06noticeB\x06\n" +
+	"\x06notice\x18\x03 \x01(\v2\x13.paceline.v1.NoticeH\x00R\x06notice\x121\n" +
+	"\bend_kept\x18\x04 \x01(\v2\x14.paceline.v1.EndKeptH\x00R\aendKeptB\x06\n" +
 	"\x04bodyb\x06proto3"
 
 var (
@@ -804,7 +870,7 @@ func file_paceline_v1_platform_proto_rawDescGZIP() []byte {
 }
 
 var file_paceline_v1_platform_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_paceline_v1_platform_proto_msgTypes = make([]protoimpl.MessageInfo, 9)
+var file_paceline_v1_platform_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
 var file_paceline_v1_platform_proto_goTypes = []any{
 	(Wish_Intent)(0),          // 0: paceline.v1.Wish.Intent
 	(*Wish)(nil),              // 1: paceline.v1.Wish
@@ -814,23 +880,25 @@ var file_paceline_v1_platform_proto_goTypes = []any{
 	(*NodeGoneReport)(nil),    // 5: paceline.v1.NodeGoneReport
 	(*NodePending)(nil),       // 6: paceline.v1.NodePending
 	(*Notice)(nil),            // 7: paceline.v1.Notice
-	(*SupervisorMessage)(nil), // 8: paceline.v1.SupervisorMessage
-	nil,                       // 9: paceline.v1.Wish.IncarnationsEntry
+	(*EndKept)(nil),           // 8: paceline.v1.EndKept
+	(*SupervisorMessage)(nil), // 9: paceline.v1.SupervisorMessage
+	nil,                       // 10: paceline.v1.Wish.IncarnationsEntry
 }
 var file_paceline_v1_platform_proto_depIdxs = []int32{
-	0, // 0: paceline.v1.Wish.intent:type_name -> paceline.v1.Wish.Intent
-	9, // 1: paceline.v1.Wish.incarnations:type_name -> paceline.v1.Wish.IncarnationsEntry
-	3, // 2: paceline.v1.SupervisorOrder.ended:type_name -> paceline.v1.JobEnded
-	1, // 3: paceline.v1.SupervisorOrder.wish:type_name -> paceline.v1.Wish
-	2, // 4: paceline.v1.SupervisorOrder.summary:type_name -> paceline.v1.Summary
-	5, // 5: paceline.v1.SupervisorMessage.node_gone:type_name -> paceline.v1.NodeGoneReport
-	6, // 6: paceline.v1.SupervisorMessage.node_pending:type_name -> paceline.v1.NodePending
-	7, // 7: paceline.v1.SupervisorMessage.notice:type_name -> paceline.v1.Notice
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	0,  // 0: paceline.v1.Wish.intent:type_name -> paceline.v1.Wish.Intent
+	10, // 1: paceline.v1.Wish.incarnations:type_name -> paceline.v1.Wish.IncarnationsEntry
+	3,  // 2: paceline.v1.SupervisorOrder.ended:type_name -> paceline.v1.JobEnded
+	1,  // 3: paceline.v1.SupervisorOrder.wish:type_name -> paceline.v1.Wish
+	2,  // 4: paceline.v1.SupervisorOrder.summary:type_name -> paceline.v1.Summary
+	5,  // 5: paceline.v1.SupervisorMessage.node_gone:type_name -> paceline.v1.NodeGoneReport
+	6,  // 6: paceline.v1.SupervisorMessage.node_pending:type_name -> paceline.v1.NodePending
+	7,  // 7: paceline.v1.SupervisorMessage.notice:type_name -> paceline.v1.Notice
+	8,  // 8: paceline.v1.SupervisorMessage.end_kept:type_name -> paceline.v1.EndKept
+	9,  // [9:9] is the sub-list for method output_type
+	9,  // [9:9] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_paceline_v1_platform_proto_init() }
@@ -845,10 +913,11 @@ func file_paceline_v1_platform_proto_init() {
 	}
 	file_paceline_v1_platform_proto_msgTypes[4].OneofWrappers = []any{}
 	file_paceline_v1_platform_proto_msgTypes[6].OneofWrappers = []any{}
-	file_paceline_v1_platform_proto_msgTypes[7].OneofWrappers = []any{
+	file_paceline_v1_platform_proto_msgTypes[8].OneofWrappers = []any{
 		(*SupervisorMessage_NodeGone)(nil),
 		(*SupervisorMessage_NodePending)(nil),
 		(*SupervisorMessage_Notice)(nil),
+		(*SupervisorMessage_EndKept)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -856,7 +925,7 @@ func file_paceline_v1_platform_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_paceline_v1_platform_proto_rawDesc), len(file_paceline_v1_platform_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   9,
+			NumMessages:   10,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
