@@ -28,9 +28,11 @@ PATH=$tools:$PATH protoc -I "$proto" \
   --go_opt=Mpaceline/v1/platform.proto=paceline.dev/operator/internal/pb \
   paceline/v1/platform.proto
 
-"$tools/controller-gen" object paths=./api/... crd output:crd:artifacts:config=config
+"$tools/controller-gen" object paths=./api/... \
+  crd:generateEmbeddedObjectMeta=true output:crd:artifacts:config=config
 sed -i '/controller-gen.kubebuilder.io\/version/d; /^  annotations:$/d' \
   config/paceline.dev_elasticjobs.yaml
+go run ./internal/crd config/paceline.dev_elasticjobs.yaml
 {
   echo "# Installs the operator: the resource ElasticJob, the operator's rights, and itself."
   echo "# Made by operator/generate.sh from operator/config. Change those files instead."

@@ -71,9 +71,11 @@ func run(f flags, log logr.Logger) error {
 		return err
 	}
 	var rights *reconcile.Rights // made before the first watch
+	lists := &reconcile.Lists{Namespace: f.namespace}
 	options.Cache.DefaultWatchErrorHandler = func(ctx context.Context, watch *toolscache.Reflector,
 		err error) {
 		toolscache.DefaultWatchErrorHandler(ctx, watch, err)
+		lists.Note(err)
 		if apierrors.IsForbidden(err) {
 			rights.Ask()
 		}
@@ -82,6 +84,7 @@ func run(f flags, log logr.Logger) error {
 	if err != nil {
 		return err
 	}
+	lists.Reader = manager.GetAPIReader()
 	kind := v1alpha1.GroupVersion.WithKind("ElasticJob")
 	if _, err := manager.GetRESTMapper().RESTMapping(kind.GroupKind(), kind.Version); err != nil {
 		return fmt.Errorf("the API server has no definition of ElasticJob %s (%w): apply the "+
@@ -97,6 +100,9 @@ func run(f flags, log logr.Logger) error {
 		return err
 	}
 	if err := manager.AddReadyzCheck("rights", rights.Ready); err != nil {
+		return err
+	}
+	if err := manager.AddReadyzCheck("lists", lists.Ready); err != nil {
 		return err
 	}
 	ctx := ctrl.SetupSignalHandler()

@@ -21,6 +21,8 @@ type memory struct {
 
 	token     string
 	authority pki.Authority
+	// The sentence that the job got about a field that cannot be read; "": it can be read.
+	unreadable string
 }
 
 // memories has one memory for each job. A new job with the name of an old one gets a new memory.

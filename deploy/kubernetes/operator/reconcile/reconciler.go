@@ -159,6 +159,10 @@ func (r *Reconciler) look(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return ctrl.Result{}, err
 	}
 	m := r.memories.of(req.NamespacedName, job.UID, r.Now())
+	if job.Unreadable != "" {
+		return r.tellUnreadable(ctx, &job, m)
+	}
+	m.unreadable = ""
 	snapshot, err := r.gather(ctx, &job, m)
 	if err != nil {
 		return ctrl.Result{}, err

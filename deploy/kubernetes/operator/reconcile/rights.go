@@ -161,7 +161,8 @@ func (r *Rights) tellJobs(ctx context.Context, sentence string, isNew, isAtWork 
 	}
 	for i := range jobs.Items {
 		job := &jobs.Items[i]
-		if job.Status.FinishedAt != nil || job.DeletionTimestamp != nil || isAtWork && !isNew {
+		if job.Status.FinishedAt != nil || job.DeletionTimestamp != nil || isAtWork && !isNew ||
+			job.Unreadable != "" { // a write of its status would lose fields
 			continue
 		}
 		if !isAtWork && !meta.SetStatusCondition(&job.Status.Conditions, metav1.Condition{

@@ -80,6 +80,16 @@ type MasterSpec struct {
 	// Unset: those of the template.
 	// +optional
 	NodeSelector map[string]string `json:"nodeSelector,omitempty"`
+	// Unset: the template's node affinity. Its pod affinities hold for nodes only.
+	// +optional
+	Affinity *corev1.Affinity `json:"affinity,omitempty"`
+	// Unset: those of the template.
+	// +listType=atomic
+	// +optional
+	Tolerations []corev1.Toleration `json:"tolerations,omitempty"`
+	// Unset: that of the template.
+	// +optional
+	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
 
 // ElasticJobSpec is what the user writes. The size, the script and, unless the job is suspended, the
@@ -103,16 +113,17 @@ type ElasticJobSpec struct {
 	// +optional
 	NprocPerNode *int32 `json:"nprocPerNode,omitempty"`
 	Script       Script `json:"script"`
-	// More flags of paceline run, such as ["--ckpt-every", "30s"].
+	// More flags of paceline run, such as ["--ckpt-every", "30s"], without those that the operator
+	// sets.
 	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=4096
+	// +kubebuilder:validation:XValidation:rule="self.all(f, !f.matches('^--(credentials|rdzv[-_]endpoint|local[-_]nodes|nnodes|spares|name|nproc[-_]per[-_]node|run[-_]dir|node[-_]name|incarnation|module|join|token[-_]file|tls)(=.*)?$|^-m'))",message="the operator sets --credentials, --rdzv-endpoint, --local-nodes, --nnodes, --spares, --name, --nproc-per-node, --run-dir, --node-name, --incarnation and --module; use spec.nodes, spec.spares, spec.nprocPerNode and spec.script"
 	// +listType=atomic
 	// +optional
 	Flags []string `json:"flags,omitempty"`
 	// Pod template of the nodes. Its container train gets the operator's command; the master's pod
-	// has the same image, environment and volumes. The API server checks it when a pod is made.
-	// +kubebuilder:validation:Schemaless
-	// +kubebuilder:validation:Type=object
-	// +kubebuilder:pruning:PreserveUnknownFields
+	// has the same image, environment and volumes. The API server checks types when the job is
+	// written, and the rest when a pod is made.
 	Template corev1.PodTemplateSpec `json:"template"`
 	// +optional
 	Master MasterSpec `json:"master,omitempty"`
@@ -230,6 +241,10 @@ type ElasticJob struct {
 	Spec ElasticJobSpec `json:"spec"`
 	// +optional
 	Status ElasticJobStatus `json:"status,omitempty"`
+
+	// Unreadable names the field of the wrong type, with which the spec and the status were left
+	// empty; "": the job was read.
+	Unreadable string `json:"-"`
 }
 
 // +kubebuilder:object:root=true
