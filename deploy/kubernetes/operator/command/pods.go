@@ -57,6 +57,7 @@ func NodePod(job *v1alpha1.ElasticJob, id decide.NodeID, excluded []string) *cor
 	train.Command = Node(job, decide.NodeName(id.Index), id.Incarnation)
 	finishPod(job, pod, NodeSecretName(job.Name), 0)
 	addHost(train)
+	spread(&pod.Spec, job.Name)
 	avoid(&pod.Spec, excluded)
 	return pod
 }
@@ -82,9 +83,7 @@ func MasterPod(job *v1alpha1.ElasticJob, term int64, survivors int) *corev1.Pod 
 	train.Ports = []corev1.ContainerPort{{Name: "master", ContainerPort: Port}}
 	pod.Spec.Containers = []corev1.Container{train}
 	pod.Spec.ResourceClaims = nil
-	if job.Spec.Master.NodeSelector != nil {
-		pod.Spec.NodeSelector = job.Spec.Master.NodeSelector
-	}
+	placeMaster(&pod.Spec, &job.Spec.Master)
 	finishPod(job, pod, ServiceName(job.Name), term)
 	environment := map[string]string{"PACELINE_MASTER_SURVIVORS": strconv.Itoa(survivors)}
 	if job.Status.Memo != "" {
@@ -125,8 +124,12 @@ func finishPod(job *v1alpha1.ElasticJob, pod *corev1.Pod, secret string, term in
 	spec := &pod.Spec
 	spec.RestartPolicy = corev1.RestartPolicyNever
 	no := false
-	spec.AutomountServiceAccountToken = &no
-	spec.EnableServiceLinks = &no
+	if spec.AutomountServiceAccountToken == nil {
+		spec.AutomountServiceAccountToken = &no
+	}
+	if spec.EnableServiceLinks == nil {
+		spec.EnableServiceLinks = &no
+	}
 	grace := int64(Grace(job).Seconds())
 	train := trainContainer(spec)
 	train.Args = nil
