@@ -286,6 +286,7 @@ struct Watch {
   std::optional<LossWentBad> bad_loss = {};  // reported, and perhaps recorded already
   int64_t step = -1;                         // highest absolute step reported
   int64_t step_count = 0;                    // highest hook count of the current world
+  Instant stepped_at;                        // when a rank told the newest of these
   int64_t world_step = -1;                   // highest absolute step of the current world
   uint32_t saved_files = 0;                  // most that a rank of the current world wrote
   Instant filed_at;                          // when a rank told that it wrote one more,

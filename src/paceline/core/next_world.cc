@@ -386,6 +386,9 @@ bool EndDoomedWorld(Turn& turn) {
                    .reason = WhyItEnds(state),
                    .step_count = turn.watch().step_count};
   NoteLostWork(state, turn.watch(), turn.now(), &ended);
+  if (state.phase == Phase::kRunning && turn.watch().step_count > 0) {
+    ended.still_for = turn.now() - std::max(state.phase_since, turn.watch().stepped_at);
+  }
   turn.Emit(std::move(ended), std::move(causes));
   return true;
 }

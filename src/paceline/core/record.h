@@ -139,6 +139,8 @@ struct WorldEnded {  // between worlds: no rank may train under this or a lower 
   // rank wrote, which the next world repeats.
   int64_t lost_steps = 0;
   Duration lost_work;
+  // Since when no rank had told a new optimizer step. 0: it had none.
+  Duration still_for;
 };
 struct SoloRestarted {  // a single node used generations of its block without a master
   NodeId node;

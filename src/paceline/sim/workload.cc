@@ -60,10 +60,14 @@ bool Workload::CanMove(const Group& group) const {
 void Workload::Settle(Generation generation, Group& group) {
   for (auto& [rank, member] : group.members) Save(generation, group, rank, member);
   const int64_t done = Done(group);
+  const Instant now = world_.queue().now();
+  if (group.moving && now > group.since) {
+    stretches_.push_back({generation, group.since, now, group.base});
+  }
   saved_ = std::max(saved_, Saved(group));
   step_max_ = std::max(step_max_, done);
   group.base = done;
-  group.since = world_.queue().now();
+  group.since = now;
   ++group.version;
 }
 
@@ -274,6 +278,16 @@ int64_t Workload::step_max() const {
   int64_t result = step_max_;
   for (const auto& [generation, group] : groups_) result = std::max(result, Done(group));
   return result;
+}
+
+std::vector<Workload::Stretch> Workload::Stretches() const {
+  std::vector<Stretch> all = stretches_;
+  const Instant now = world_.queue().now();
+  for (const auto& [generation, group] : groups_) {
+    if (group.moving && now > group.since)
+      all.push_back({generation, group.since, now, group.base});
+  }
+  return all;
 }
 
 int64_t Workload::newest_saved() const {

@@ -84,6 +84,16 @@ class Workload {
   int64_t step_max() const;                     // over all groups
   int64_t newest_saved() const;
 
+  // A time in which a group stepped without a pause, and the steps that it had done at its begin.
+  struct Stretch {
+    Generation generation;
+    Instant from;
+    Instant until;
+    int64_t done = 0;
+  };
+  // Until now, in the order of their ends.
+  std::vector<Stretch> Stretches() const;
+
  private:
   struct Group {
     uint32_t world_size = 0;
@@ -133,6 +143,7 @@ class Workload {
   int64_t saved_ = 0;                     // by groups that are gone
   int64_t step_max_ = 0;                  // by groups that are gone
   int64_t bug_step_ = -1;
+  std::vector<Stretch> stretches_;  // over
 };
 
 }  // namespace paceline::sim

@@ -43,15 +43,19 @@ struct GoodputLedger::Visitor {
     const auto it = ledger.nodes_.find(fact.node);
     const bool was_seated = it != ledger.nodes_.end() && it->second.is_seated;
     if (was_seated && !fact.finished) {
-      ledger.Move(record.at - fact.silent_for, TimeClass::kDetection);
+      ledger.has_failed_ = true;
+      ledger.silent_since_ = record.at - fact.silent_for;
     }
-    ledger.Forget(fact.node);
+    ledger.nodes_.erase(fact.node);
   }
-  void operator()(const NodeLeft& fact) const { ledger.Forget(fact.node); }
-  void operator()(const NodeEvicted& fact) const { ledger.Forget(fact.node); }
+  void operator()(const NodeLeft& fact) const { ledger.nodes_.erase(fact.node); }
+  void operator()(const NodeEvicted& fact) const { ledger.nodes_.erase(fact.node); }
+
+  void operator()(const RankFailed&) const { ledger.has_failed_ = true; }
 
   void operator()(const WorldFormed& fact) const {
     for (auto& [id, node] : ledger.nodes_) node.is_seated = fact.world.SeatOf(id) >= 0;
+    ledger.has_progressed_ = false;
     if (!ledger.has_world_) ledger.before_world_ = Sum(ledger.sums_);
     ledger.Enter(ledger.has_world_ ? TimeClass::kRestart : TimeClass::kFirstStart);
     ledger.has_world_ = true;
@@ -61,23 +65,34 @@ struct GoodputLedger::Visitor {
   void operator()(const SoloRestarted&) const { ledger.Enter(TimeClass::kRestart); }
 
   void operator()(const WorldRunning& fact) const {
+    ledger.has_failed_ = false;
+    ledger.silent_since_ = Instant::Max();
     ledger.running_ = {.began_at = fact.began_at, .knows_step = fact.step >= 0};
     if (fact.step >= 0) {
       ledger.steps_redone_ += std::max(int64_t{0}, ledger.step_max_ - fact.began_at);
     }
-    // A world that knows only its own steps was charged when the one before ended (lost_work).
-    const bool redoes = ledger.is_redoing_ && fact.step >= 0;
+    // A world that knows only its own steps was charged when the one before ended (lost_work). One
+    // that is past the highest step, or was when its ranks were still arriving, repeats nothing.
+    const bool redoes = ledger.is_redoing_ && !ledger.has_progressed_ && fact.step >= 0 &&
+                        fact.step <= ledger.step_max_;
     ledger.Enter(redoes ? TimeClass::kRedone : TimeClass::kProductive);
     if (!redoes) ledger.CloseIncident();
   }
 
   void operator()(const ProgressMade& fact) const {
-    if (!fact.evidence.empty() || ledger.stage_ != TimeClass::kRedone) return;
+    if (!fact.evidence.empty() && !fact.is_lasting) return;
+    ledger.has_progressed_ = true;  // the ranks may be past it before all of them have come
+    if (ledger.stage_ != TimeClass::kRedone) return;
     ledger.Enter(TimeClass::kProductive);
     ledger.CloseIncident();
   }
 
   void operator()(const WorldEnded& fact) const {
+    // Without a failure the world was ended on purpose, right after a step. Other nodes may have
+    // told of steps while one was silent; that counts more.
+    const Instant stood = record.at - fact.still_for;
+    const Instant still_since = fact.still_for > Duration() ? stood : ledger.silent_since_;
+    if (ledger.has_failed_) ledger.Move(still_since, TimeClass::kDetection);
     ledger.Move(record.at - fact.lost_work, TimeClass::kRedone);
     if (ledger.running_) {
       const bool knows = ledger.running_->knows_step && fact.step >= 0;
@@ -133,6 +148,7 @@ void GoodputLedger::Fold(const Record& record) {
     training_.reset();
   }
   Advance(record.at);
+  moved_.clear();
   std::visit(Visitor{*this, record}, record.fact);
 }
 
@@ -144,20 +160,20 @@ GoodputLedger::Slots GoodputLedger::CountSlots() const {
   return slots;
 }
 
-void GoodputLedger::Forget(NodeId id) {
-  nodes_.erase(id);
-  training_.reset();  // another number of slots trains from now on
-}
-
 void GoodputLedger::Advance(Instant at) {
+  passed_.reset();
   if (last_ != Instant() && !is_over_) {
     const double seconds = (at - last_).ToSecondsF();
+    passed_ = stage_;
     const Slots slots = CountSlots();
     Add(stage_, slots.seated * seconds);
     sums_[Index(TimeClass::kSpare)] += slots.other * seconds;
     if (has_world_) wanted_ += wanted_slots_ * seconds;
-    if (stage_ == TimeClass::kProductive) {
-      if (!training_) training_ = {.since = last_, .until = last_, .slots = slots.seated};
+    const bool steps = stage_ == TimeClass::kProductive || stage_ == TimeClass::kRedone;
+    if (steps && at > last_) {
+      const bool goes_on =
+          training_ && training_->slots == slots.seated && training_->until == last_;
+      if (!goes_on) training_ = {.since = last_, .until = last_, .slots = slots.seated};
       training_->until = at;
     }
   }
@@ -165,7 +181,7 @@ void GoodputLedger::Advance(Instant at) {
 }
 
 void GoodputLedger::Enter(TimeClass stage) {
-  if (stage == TimeClass::kProductive && stage_ != stage) training_.reset();
+  if (stage_ != stage) training_.reset();
   stage_ = stage;
 }
 
@@ -180,9 +196,10 @@ void GoodputLedger::Move(Instant from, TimeClass time_class) {
   const Instant begin = std::max(from, training_->since);
   if (begin >= training_->until) return;
   const double moved = (training_->until - begin).ToSecondsF() * training_->slots;
-  sums_[Index(TimeClass::kProductive)] -= moved;
+  sums_[Index(stage_)] -= moved;
   sums_[Index(time_class)] += moved;
-  (open_ ? open_->slot_seconds : unclaimed_) += moved;
+  if (stage_ == TimeClass::kProductive) (open_ ? open_->slot_seconds : unclaimed_) += moved;
+  moved_.push_back({begin, training_->until, time_class});
   training_->until = begin;
 }
 

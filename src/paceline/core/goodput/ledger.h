@@ -54,12 +54,27 @@ class GoodputLedger {
   void Fold(const Record& record);
   GoodputReport At(Instant now) const;
 
+  // For a picture of the time. What the seated slots do since the last record,
+  TimeClass stage() const { return stage_; }
+  bool is_over() const { return is_over_; }
+  Instant last() const { return last_; }
+  // what they did from the record before it until the last one; none: the job was over,
+  const std::optional<TimeClass>& passed() const { return passed_; }
+  // and which time of steps the last record moved to another class.
+  struct Moved {
+    Instant from;
+    Instant until;
+    TimeClass time_class = TimeClass::kUnknown;
+  };
+  const std::vector<Moved>& moved() const { return moved_; }
+
  private:
   struct NodeTime {
     double slots = 0;
     bool is_seated = false;
   };
-  // The newest stretch of productive time. Its end may still turn out to be something else.
+  // The newest stretch of steps, new or repeated, while it is the stage. Its end may still turn out
+  // to be something else.
   struct Training {
     Instant since;
     Instant until;
@@ -77,10 +92,9 @@ class GoodputLedger {
   void Advance(Instant at);
   void Enter(TimeClass stage);
   void Add(TimeClass time_class, double slot_seconds);
-  // Takes the time after `from` out of the newest productive stretch and adds it to `time_class`.
+  // Takes the time after `from` out of the newest stretch of steps and adds it to `time_class`.
   void Move(Instant from, TimeClass time_class);
   void CloseIncident();
-  void Forget(NodeId id);
   struct Slots {
     double seated = 0;
     double other = 0;
@@ -96,7 +110,12 @@ class GoodputLedger {
   bool has_world_ = false;                 // the first world was formed
   bool is_over_ = false;                   // the job has ended; time stands still
   bool is_redoing_ = false;                // lost steps are not all repeated yet
+  bool has_progressed_ = false;            // the newest world has made a new highest step
+  bool has_failed_ = false;                // a part of the world that trains
+  Instant silent_since_ = Instant::Max();  // a lost node of the world that trains; Max: none
   Instant last_;
+  std::optional<TimeClass> passed_;
+  std::vector<Moved> moved_;
   std::optional<Training> training_;
   std::optional<Running> running_;
   int64_t step_max_ = 0;

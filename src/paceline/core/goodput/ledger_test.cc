@@ -80,6 +80,22 @@ TEST_F(GoodputLedgerTest, AnIncidentCostsWhatTheNextWorldMakesUpFor) {
   EXPECT_TRUE(report.incidents[0].is_over);
 }
 
+// A new highest step may be told while the last ranks still arrive, before the world counts as
+// running, and it is told once.
+TEST_F(GoodputLedgerTest, AWorldThatIsPastTheHighestStepRepeatsNothing) {
+  Train();
+  Fold(20, WorldEnded{.step = 20});
+  Form(21, {1, 2});
+  Fold(23, ProgressMade{.step = 21});
+  Fold(24, WorldRunning{.step = 20, .began_at = 19});
+  EXPECT_DOUBLE_EQ(Report(34).Of(TimeClass::kRedone), 0);
+  EXPECT_DOUBLE_EQ(Report(34).Of(TimeClass::kProductive), 4 * 20);
+  Fold(34, WorldEnded{.step = 30});
+  Form(35, {1, 2});
+  Fold(36, WorldRunning{.step = 31, .began_at = 30});
+  EXPECT_DOUBLE_EQ(Report(40).Of(TimeClass::kRedone), 0);
+}
+
 TEST_F(GoodputLedgerTest, AScriptThatBeginsAnewRepeatsAllItsSteps) {
   Train();
   Fold(20, WorldEnded{.step = 20});
@@ -113,6 +129,7 @@ TEST_F(GoodputLedgerTest, SilenceTakesNoMoreThanItsWorldTrained) {
   Fold(22, WorldRunning{.step = 21, .began_at = 20});
   Fold(22, ProgressMade{.step = 21});
   Fold(24, NodeLost{.node = NodeId(2), .silent_for = Duration::Seconds(9)});
+  Fold(24, WorldEnded{.step = 22});
   const GoodputReport report = Report(24);
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 10);
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDetection), 4 * 2);
@@ -131,6 +148,58 @@ TEST_F(GoodputLedgerTest, AScriptWithFilesLosesTheWorkSinceItsLastFile) {
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * (39 + 10));
   EXPECT_EQ(report.steps_executed, 400);
   EXPECT_EQ(report.steps_redone, 2);
+}
+
+// The peers of a dead rank stand still until its failure is known.
+TEST_F(GoodputLedgerTest, AFailedWorldMadeNoStepsSinceItsLastOne) {
+  Train();
+  Fold(30, RankFailed{});
+  Fold(30, WorldEnded{.step = 20, .still_for = Duration::Seconds(3)}, {RecordSeq(6)});
+  const GoodputReport report = Report(30);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 17);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDetection), 4 * 3);
+  ASSERT_EQ(report.incidents.size(), 1u);
+  EXPECT_DOUBLE_EQ(report.incidents[0].slot_seconds, 4 * 3);
+}
+
+TEST_F(GoodputLedgerTest, AWorldThatFailsAmongRepeatedStepsWasStill) {
+  Train();
+  Fold(30, WorldEnded{.step = 20});
+  Form(31, {1, 2});
+  Fold(32, WorldRunning{.step = 11, .began_at = 10});
+  // It was silent before this world trained: that is no time of this world.
+  Fold(36, NodeLost{.node = NodeId(2), .silent_for = Duration::Seconds(9)});
+  Fold(36, WorldEnded{.step = 20});
+  const GoodputReport report = Report(36);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 0);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDetection), 4 * 4);
+}
+
+// A node that is cut off from the master alone may train on with the others.
+TEST_F(GoodputLedgerTest, StepsDuringASilenceCount) {
+  Train();
+  Fold(30, NodeLost{.node = NodeId(2), .silent_for = Duration::Seconds(9)});
+  Fold(30, WorldEnded{.step = 20, .step_count = 20, .still_for = Duration::Seconds(1)});
+  EXPECT_DOUBLE_EQ(Report(30).Of(TimeClass::kDetection), 4 * 1);
+}
+
+TEST_F(GoodputLedgerTest, AWorldThatEndsToGrowWasNotStill) {
+  Train();
+  Fold(30, WorldEnded{.step = 20, .still_for = Duration::Seconds(3)});
+  EXPECT_DOUBLE_EQ(Report(30).Of(TimeClass::kDetection), 0);
+}
+
+// The loss of the node, which comes before, must not hide the work that is lost with it.
+TEST_F(GoodputLedgerTest, ALostNodeCostsItsSilenceAndTheWorkBeforeIt) {
+  Form(4, {1, 2});
+  Fold(10, WorldRunning{});
+  Fold(50, NodeLost{.node = NodeId(2), .silent_for = Duration::Seconds(6)});
+  Fold(50, WorldEnded{.step_count = 400, .lost_steps = 90, .lost_work = Duration::Seconds(15)});
+  const GoodputReport report = Report(50);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDetection), 4 * 6);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 9);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 25);
 }
 
 TEST_F(GoodputLedgerTest, ASpareCostsTheJobNothingButItself) {

@@ -13,7 +13,7 @@ namespace paceline::core {
 enum class TimeClass {
   kProductive,  // steps that no later attempt repeated
   kRedone,      // steps that were lost, or their repetition
-  kDetection,   // from the last sign of life to the record of the failure
+  kDetection,   // from the last step, or sign of life, to the record of the failure
   kDecision,    // from the end of a world to the forming of the next one
   kWaiting,     // below the minimum: for nodes
   kFirstStart,  // from the forming of the first world to its first step

@@ -215,7 +215,10 @@ void TakeRank(Turn& turn, NodeId node, const RankReport& rank) {
   if (was_known && known->second.saved_step != rank.saved_step) watch.dirty = true;
   watch.step = std::max(watch.step, rank.step);
   watch.world_step = std::max(watch.world_step, rank.step);
-  watch.step_count = std::max(watch.step_count, rank.step_count);
+  if (rank.step_count > watch.step_count) {
+    watch.step_count = rank.step_count;
+    watch.stepped_at = turn.now();
+  }
   watch.saved_files = std::max(watch.saved_files, rank.saved_files);
   if (was_known && rank.saved_files > known->second.saved_files) {
     watch.filed_at = turn.now();
@@ -452,6 +455,7 @@ void ResetWorldWatch(Turn& turn) {
   watch.quiet_ranks = 0;
   watch.hang = HangWatch{.round = watch.hang.round};
   watch.step_count = 0;
+  watch.stepped_at = Instant();
   watch.world_step = -1;
   watch.saved_files = 0;
   watch.filed_at = Instant();

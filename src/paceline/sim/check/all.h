@@ -31,5 +31,6 @@ std::unique_ptr<Check> MakeCulpritRight();
 std::unique_ptr<Check> MakeNoTwoWorlds();
 std::unique_ptr<Check> MakeNewestStepKept();
 std::unique_ptr<Check> MakeLeavesInTime();
+std::unique_ptr<Check> MakeLedgerRight();
 
 }  // namespace paceline::sim

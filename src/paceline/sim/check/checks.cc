@@ -48,6 +48,7 @@ constexpr CheckEntry kChecks[] = {
      MakeLeavesInTime},
     {"fits", "no world forms whose devices are known not to hold the model", MakeFits},
     {"slow_right", "a rank is called slow only if it is", MakeSlowRight},
+    {"ledger_right", "the ledger of the journal has the times that were", MakeLedgerRight},
     {"silence_waited_for",
      "no node is declared lost while waiting costs less than going on without it",
      MakeSilenceWaitedFor},

@@ -63,7 +63,7 @@
 #define PACELINE_WORLD_FORMED(F) F(solo_last) F(fresh_starter) F(fresh_node) F(reason)
 #define PACELINE_WORLD_RUNNING(F) F(generation) F(step) F(began_at) F(has_no_step)
 #define PACELINE_WORLD_ENDED(F) F(generation) F(step) F(reason) F(step_count) F(lost_steps) \
-  F(lost_work)
+  F(lost_work) F(still_for)
 #define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
 #define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence) F(is_lasting)
 #define PACELINE_AGENT_RETURNED(F) F(node) F(name) F(ranks)
