@@ -53,6 +53,12 @@ const JobEvent* Find(const std::vector<JobEvent>& events, uint64_t seq) {
   return found == events.end() || found->seq != seq ? nullptr : &*found;
 }
 
+// The arrival of a node, which may be hours old, is no part of why that node left.
+bool IsHowItCame(const JobEvent* arrival, const JobEvent& departure) {
+  return arrival != nullptr && arrival->kind == "node_joined" &&
+         IsOneOf(departure.kind, {"node_noticed", "node_left", "node_lost", "node_evicted"});
+}
+
 std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobEvent& event) {
   std::set<uint64_t> found;
   std::vector<uint64_t> open = event.causes;
@@ -68,7 +74,9 @@ std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobE
       if (is_decision || found.size() > 1 || event.causes.size() > 1) found.erase(seq);
       continue;
     }
-    open.insert(open.end(), cause->causes.begin(), cause->causes.end());
+    for (const uint64_t older : cause->causes) {
+      if (!IsHowItCame(Find(events, older), *cause)) open.push_back(older);
+    }
   }
   std::vector<JobEvent> evidence;
   for (const uint64_t seq : found) evidence.push_back(*Find(events, seq));
@@ -176,16 +184,21 @@ std::string EndOfHang(const Explanation& why) {
 
 // When training stopped: at the first failure or loss of a node, or when the world ended for
 // another reason, such as a notice of minutes before. Nothing if the events do not tell.
-std::optional<int64_t> StandsStillSince(const Explanation& explanation) {
+std::optional<int64_t> StandsStillSince(const std::vector<JobEvent>& events,
+                                        const Explanation& explanation) {
   for (const JobEvent& cause : explanation.evidence) {
     if (IsOneOf(cause.kind, {"rank_failed", "node_lost", "hang_judged"})) return cause.time_ns;
   }
   const bool is_decision = explanation.event.kind == "recovery_decided";
   if (!is_decision || explanation.evidence.empty()) return std::nullopt;
-  for (const JobEvent& later : explanation.outcome) {
-    if (later.kind == "world_ended") return later.time_ns;
+  // The end of the world that trained last. It may be recorded before the decision.
+  std::optional<int64_t> since;
+  for (auto event = events.rbegin(); event != events.rend(); ++event) {
+    if (event->seq >= explanation.outcome.back().seq) continue;
+    if (event->kind == "world_running") break;
+    if (event->kind == "world_ended") since = event->time_ns;
   }
-  return std::nullopt;
+  return since;
 }
 
 // "train.py:31" of "ValueError: bad batch (train.py:31)"; "" without a place.
@@ -240,7 +253,10 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   if (event.kind == "job_finished" || (last != nullptr && last->kind == "job_finished")) {
     const JobEvent& end = last == nullptr ? event : *last;
     if (DetailOf(end, "exit_code") == "0") return kHasFinished;
-    const std::string resume = ResumeCommand(run_dir);
+    // A job of a cluster has no run directory any more.
+    const std::string resume = run_dir.empty()
+                                   ? "submit it again: it goes on from its newest checkpoint"
+                                   : ResumeCommand(run_dir);
     const bool is_lost = DetailOf(end, "reason").find(core::kPartIsLost) != std::string::npos;
     if (DetailOf(end, "exit_code") == Concat(int{kExitNotStored})) {
       return Concat(is_lost ? "on each host: " : "repair the storage, then ", resume);
@@ -318,7 +334,7 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
       std::find_if_not(explanation.evidence.begin(), explanation.evidence.end(), EndsAnIncident);
   const JobEvent& first = begin == explanation.evidence.end() ? *event : *begin;
   if (!explanation.outcome.empty() && explanation.outcome.back().kind == "world_running") {
-    const int64_t since = StandsStillSince(explanation).value_or(first.time_ns);
+    const int64_t since = StandsStillSince(events, explanation).value_or(first.time_ns);
     explanation.cost = Duration::Nanoseconds(explanation.outcome.back().time_ns - since);
   }
   const bool has_ended_well =

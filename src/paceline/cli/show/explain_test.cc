@@ -119,6 +119,25 @@ TEST(Explain, EvidenceStaysWithinItsIncident) {
   EXPECT_EQ(why->next, "nothing to do: training goes on");
 }
 
+// A pod is deleted an hour after its node joined. Its world ends before the decision is recorded.
+TEST(Explain, TheCostOfADepartureCountsFromTheEndOfItsWorld) {
+  std::vector<JobEvent> events = {Event(1, "job_created", {}),
+                                  Event(2, "node_joined", {}),
+                                  Event(3, "world_formed", {2}),
+                                  Event(4, "world_running", {3}),
+                                  Event(5, "node_noticed", {2}),
+                                  Event(6, "node_left", {5}),
+                                  Event(7, "world_ended", {6}),
+                                  Event(8, "recovery_decided", {6}, {{"rung", "restart process"}}),
+                                  Event(9, "world_formed", {8}),
+                                  Event(10, "world_running", {9})};
+  for (size_t i = 4; i < events.size(); ++i) events[i].time_ns += int64_t{3600} * 1'000'000'000;
+  const auto why = Explain(events, 8, "runs/a");
+  ASSERT_TRUE(why.has_value());
+  EXPECT_EQ(SeqsOf(why->evidence), (std::vector<uint64_t>{5, 6}));
+  EXPECT_EQ(*why->cost, Duration::Milliseconds(300));
+}
+
 TEST(Explain, TheCostOfAFailureDoesNotCountFromTheWorldBefore) {
   const auto why = Explain(TwoIncidents(), 10, "runs/a");
   ASSERT_TRUE(why.has_value());
