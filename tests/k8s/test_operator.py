@@ -6,6 +6,7 @@ import os
 import random
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,35 @@ def test_a_submitted_job_trains_to_the_end(job: ElasticJob, undisturbed: Undistu
     looked = job.on("status")
     assert looked.returncode == 0, looked.stderr
     assert "trains with 2 nodes" in looked.stdout
-    job.until_complete()
+    with ThreadPoolExecutor(1) as pool:
+        waited = pool.submit(job.on, "wait")
+        job.until_complete()
+        assert waited.result().returncode == 0, waited.result().stderr
     assert job.digest() == undisturbed(2)
-    ended = job.on("why")
-    assert "PL-E048" in ended.stderr
-    assert "kubectl logs train-master-1" in ended.stderr
+
+
+def test_a_job_can_be_read_after_its_end_and_after_its_pods(
+        cluster: Cluster, job: ElasticJob) -> None:
+    job.submit("2", "--env", "PACELINE_TIMERS_LOST_AFTER=15s")
+    job.until_beyond(20)
+    job.until_complete()
+    assert job.on("wait").returncode == 0
+    words = ("status", "why", "events")
+    said = {word: job.on(word) for word in words}
+    for word in words:
+        assert said[word].returncode == 0, said[word].stderr
+    assert "finished" in said["status"].stdout
+    assert "exit code 0" in said["status"].stdout
+    assert f"step {job.status()['step']}" in said["status"].stdout
+    assert job.events()[-1]["kind"] == "job_finished"
+    assert job.on("logs").returncode == 0
+    cluster.kubectl("delete", "pods", "--all", "--namespace", job.namespace, "--wait")
+    for word in words:
+        assert job.on(word).stdout.split("age")[0] == said[word].stdout.split("age")[0], word
+    gone = job.on("logs")
+    assert gone.returncode == 3, gone.stdout
+    assert "deleted" in gone.stderr
+    assert len(job.status()["history"]) <= 16 * 1024
 
 
 def test_a_deleted_pod_is_replaced_while_the_job_goes_on(
@@ -190,6 +215,10 @@ def test_an_image_that_does_not_start_is_named(job: ElasticJob) -> None:
               "the status has the kubelet's words")
     assert ready()["status"] == "False"
     assert ready()["reason"] == "MasterWaits"
+    assert "registry.invalid/none:1" in job.status()["last"]
+    asked = job.on("status")
+    assert asked.returncode == 3, asked.stderr
+    assert "registry.invalid/none:1" in asked.stderr
     assert [pod.name for pod in job.pods()] == ["train-master-1"], "nothing is wished for yet"
 
 

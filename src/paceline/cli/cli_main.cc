@@ -70,8 +70,7 @@ int PassOn(Invocation& invocation) {
     if (word == "--on") ++i;
     if (word != "--on" && !word.starts_with("--on=")) words.push_back(word);
   }
-  return FindPlatform(place->platform)
-      ->run_on(*place, words, invocation.environment, invocation.out);
+  return FindPlatform(place->platform)->run_on(*place, words, invocation);
 }
 
 // `before` are the global flags that stood before the verb.

@@ -18,6 +18,7 @@
 namespace paceline::cli {
 
 struct Command;
+struct JobPlace;
 
 // One call of a command, with the parsed line, the output and the settings.
 struct Invocation {
@@ -27,6 +28,7 @@ struct Invocation {
   Environment environment;
   SettingValues settings;
   Output& out;
+  const JobPlace* place = nullptr;  // the job of --on, if no process of it is needed
 };
 
 struct Command {

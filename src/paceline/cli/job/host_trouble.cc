@@ -33,6 +33,7 @@ Problem NobodyLeads(const JobPlace& place) {
 
 std::vector<std::string> HostTroubles(const JobPlace& place, bool is_over) {
   std::vector<std::string> troubles;
+  if (place.kept != nullptr) return troubles;  // the job was not on this host
   const bool takes_part = place.has_master() || HasAgents(place);
   if (!is_over && !place.has_launcher() &&
       (place.has_master() || (place.is_joined && takes_part))) {

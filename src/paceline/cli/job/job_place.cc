@@ -108,6 +108,10 @@ bool JobPlace::has_launcher() const {
   return IsPacelineProcess(launcher_pid);
 }
 
+std::string NamedByFlag(const JobPlace& place) {
+  return place.on.empty() ? "--job " + ShellWord(place.id) : "--on " + ShellWord(place.on);
+}
+
 FlagTable JobFlags() { return kJobFlags; }
 
 bool IsPacelineProcess(int pid) {

@@ -4,6 +4,7 @@
 // run directory has job.json. Files may be outdated, so whatever they say is checked.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "paceline/cli/console/environment.h"
 #include "paceline/cli/console/error.h"
 #include "paceline/cli/flags/flag.h"
+#include "paceline/wire/codec/history_codec.h"
 
 namespace paceline::cli {
 
@@ -36,6 +38,9 @@ struct JobPlace {
   bool is_run_dir_gone = false;  // removed while the job's launcher lives; see KnownJobs
   double created = 0;            // seconds since 1970; 0 = not told
   std::optional<JobEnd> end;     // as a master on another host reported it
+  std::string on;                // the value of --on, for a job of a cluster; "": of this host
+  // What the cluster keeps of a job that has ended. Then there is nothing else to read.
+  std::shared_ptr<const wire::KeptHistory> kept;
 
   // The kernel reuses pids, so the start time is compared as well.
   bool has_master() const;  // on this host
@@ -82,6 +87,9 @@ std::vector<std::string> EntriesOf(const std::string& path);
 
 // PL-E024 for a word of --job.
 Problem NoSuchJob(const std::string& asked, const std::string& why);
+
+// "--job train-1", or "--on kubernetes/default/train": how a further command names the job.
+std::string NamedByFlag(const JobPlace& place);
 
 // --job of every command that talks about a job.
 FlagTable JobFlags();

@@ -174,6 +174,7 @@ Asked AskUntil(const JobPlace& place, const Patience& patience,
 }
 
 Result<JobPlace> JobOf(Invocation& invocation, JobUse use) {
+  if (invocation.place != nullptr) return *invocation.place;
   auto found =
       FindJob(invocation.environment, invocation.line.Text("job"), use, CurrentDirectory());
   if (!found.ok()) return found.problem();
@@ -219,6 +220,7 @@ std::string MasterComesText(const JobPlace& place) {
 }
 
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
+  if (place.kept != nullptr) return place.kept->status;
   if (place.is_run_dir_gone) return RunDirGone(place);
   // No process that could answer is alive, or the job has ended and its launcher only cleans up.
   // Then the journal has the answer, and there is nothing to wait for.
@@ -243,6 +245,12 @@ Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {
 
 Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
                const std::function<bool(const wire::JobEvent&)>& take) {
+  if (place.kept != nullptr) {
+    for (const wire::JobEvent& event : place.kept->events) {
+      if (event.seq >= from_seq && !take(event)) break;
+    }
+    return std::nullopt;
+  }
   if (place.is_run_dir_gone) return RunDirGone(place);
   uint64_t next = from_seq;
   bool wants_more = true;

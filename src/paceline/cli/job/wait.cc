@@ -1,5 +1,7 @@
 // `paceline wait`: returns when the job is in the requested state, or 124 after the timeout.
 
+#include "paceline/cli/job/wait.h"
+
 #include <optional>
 #include <string>
 
@@ -27,16 +29,13 @@ constexpr Flag kWaitFlags[] = {
      .help = "give up after this time with exit code 124"},
 };
 
-struct Goal {
-  std::string phase;
-  int64_t step = -1;
-};
+}  // namespace
 
-Result<Goal> GoalOf(const std::string& text) {
-  if (text == "running" || text == "finished") return Goal{.phase = text};
+Result<WaitGoal> WaitGoalOf(const std::string& text) {
+  if (text == "running" || text == "finished") return WaitGoal{.phase = text};
   if (text.starts_with("step=")) {
     const auto step = ParseInteger(text.substr(5));
-    if (step.has_value() && *step >= 0) return Goal{.step = *step};
+    if (step.has_value() && *step >= 0) return WaitGoal{.step = *step};
   }
   return Problem{.code = "PL-E003",
                  .what = "--for cannot be \"" + text + "\"",
@@ -45,9 +44,8 @@ Result<Goal> GoalOf(const std::string& text) {
                  .fix = "paceline wait --for step=100"};
 }
 
-// The exit code of `paceline wait` for this status; none if the wait goes on.
-std::optional<int> Judge(const Goal& goal, const wire::JobStatus& status, const JobPlace& place,
-                         Output& out) {
+std::optional<int> JudgeWait(const WaitGoal& goal, const wire::JobStatus& status,
+                             const JobPlace& place, Output& out) {
   const bool finished = status.phase == "finished";
   if (finished && goal.phase == "finished") return status.exit_code.value_or(kExitDone);
   if (goal.step >= 0 ? status.step >= goal.step : status.phase == goal.phase) return kExitDone;
@@ -56,16 +54,22 @@ std::optional<int> Judge(const Goal& goal, const wire::JobStatus& status, const 
                    .what = "the job ended before it reached the requested state",
                    .where = place.id,
                    .why = status.final_reason,
-                   .fix = "paceline why --job " + ShellWord(place.id)});
+                   .fix = "paceline why " + NamedByFlag(place)});
 }
 
-}  // namespace
+Problem WaitedTooLong(const JobPlace& place, const std::string& still, Duration patience) {
+  return {.code = "PL-E070",
+          .what = "the job is not in the requested state after " + FormatDuration(patience),
+          .where = place.on.empty() ? place.id : place.on,
+          .why = still,
+          .fix = "paceline status " + NamedByFlag(place)};
+}
 
 FlagTable WaitFlags() { return kWaitFlags; }
 
 int RunWait(Invocation& invocation) {
   Output& out = invocation.out;
-  const auto goal = GoalOf(invocation.line.Text("for", "finished"));
+  const auto goal = WaitGoalOf(invocation.line.Text("for", "finished"));
   if (!goal.ok()) return out.Fail(goal.problem());
   const Duration patience =
       ParseDuration(invocation.line.Text("timeout")).value_or(Duration::Infinite());
@@ -78,19 +82,14 @@ int RunWait(Invocation& invocation) {
              const auto status = StatusOf(now, limit);
              still = status.ok() ? status->pending : status.problem().what;
              if (status.ok()) {
-               code = Judge(*goal, *status, now, out);
+               code = JudgeWait(*goal, *status, now, out);
              } else if (!now.is_running()) {
                code = out.Fail(status.problem());
              }
              return code.has_value();
            });
   if (code.has_value()) return *code;
-  return out.Fail(
-      {.code = "PL-E070",
-       .what = "the job is not in the requested state after " + FormatDuration(patience),
-       .where = place->id,
-       .why = still,
-       .fix = "paceline status --job " + ShellWord(place->id)});
+  return out.Fail(WaitedTooLong(*place, still, patience));
 }
 
 }  // namespace paceline::cli

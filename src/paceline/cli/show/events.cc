@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
@@ -87,6 +88,10 @@ int RunEvents(Invocation& invocation) {
   }
   const int64_t first = invocation.line.Number("from", 1);
   const bool follow = invocation.line.Has("follow");
+  if (place->kept != nullptr && !place->kept->events.empty()) {
+    out.Say(Concat("the cluster has kept ", place->kept->events.size(), " of the job's ",
+                   place->kept->events.back().seq, " events: the newest and those of incidents"));
+  }
   const Check problem = EventsOf(*place, static_cast<uint64_t>(std::max<int64_t>(first, 1)), follow,
                                  [&](const wire::JobEvent& event) {
                                    if (!filter.Shows(event)) return true;

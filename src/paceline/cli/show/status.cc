@@ -123,11 +123,13 @@ std::string PaceText(const wire::JobStatus& status) {
 }
 
 // For a host that joined: it has no journal, so it shows of an ended job only the end.
-void PrintEnd(Output& out, const wire::JobStatus& status) {
+void PrintEnd(Output& out, const JobPlace& place, const wire::JobStatus& status) {
   out.DataLine(Concat(Visible(status.job_id), "  ", out.Painted(PaintOf(status), status.phase)));
   out.DataLine(ClipTo("  " + Visible(status.final_reason), out.width()));
   out.DataLine(Concat("  exit code ", status.exit_code.value_or(0),
-                      "  this host joined: the master's host has the job's history"));
+                      place.kept != nullptr
+                          ? "  the cluster has kept nothing else of the job"
+                          : "  this host joined: the master's host has the job's history"));
 }
 
 void Print(Output& out, const wire::JobStatus& status) {
@@ -196,7 +198,7 @@ int RunStatus(Invocation& invocation) {
   if (out.is_json()) {
     out.DataLine(StatusJsonHere(*status, troubles));
   } else if (status->last_seq == 0 && status->phase == "finished") {
-    PrintEnd(out, *status);
+    PrintEnd(out, *place, *status);
     print_troubles();
   } else {
     Print(out, *status);
@@ -204,7 +206,7 @@ int RunStatus(Invocation& invocation) {
     if (status->master_pid == 0 && status->phase != "finished") {
       out.Say("next: " + MasterComesText(*place));
     } else if (status->restart_count > 0 || status->exit_code.value_or(0) != 0) {
-      out.Say("next: paceline why --job " + ShellWord(place->id));
+      out.Say("next: paceline why " + NamedByFlag(*place));
     }
   }
   return kExitDone;

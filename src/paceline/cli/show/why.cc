@@ -7,6 +7,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/error_codes.h"
 #include "paceline/cli/console/event_text.h"
@@ -157,9 +158,13 @@ void PrintWhy(Output& out, const Explanation& why, const Account& account,
 void PrintNext(Output& out, const JobPlace& place, const Explanation& why) {
   out.Say("next: " + why.next);
   if (why.first_fault.has_value() && why.first_fault->rank.has_value()) {
-    out.Say("      paceline logs --job " + ShellWord(place.id) + " --rank " +
-            std::to_string(*why.first_fault->rank) + " --generation " +
-            std::to_string(WorldNumber(why.first_fault->generation)));
+    std::string command =
+        Concat("paceline logs ", NamedByFlag(place), " --rank ", *why.first_fault->rank);
+    // A pod's log does not tell the worlds apart.
+    if (place.on.empty()) {
+      Append(&command, " --generation ", WorldNumber(why.first_fault->generation));
+    }
+    out.Say("      " + command);
   }
 }
 
@@ -178,6 +183,14 @@ void PrintNow(Output& out, const JobPlace& place) {
   if (status->journal != "ok" && !status->journal.empty()) print("journal: " + status->journal);
   const std::string& problem = status->checkpoints.problem;
   if (!problem.empty()) print("checkpoints: " + problem);
+}
+
+// A job that trained on after its last incident did not end because of it.
+bool HasEndedWellAfter(const Explanation& why, const std::vector<wire::JobEvent>& events) {
+  const wire::JobEvent& end = events.back();
+  if (end.kind != "job_finished" || DetailOf(end, "exit_code") != "0") return false;
+  const bool is_of_end = why.event.seq == end.seq || why.event.kind == "stop_decided";
+  return !is_of_end;
 }
 
 Problem NoSuchEvent(uint64_t seq, const std::vector<wire::JobEvent>& events) {
@@ -215,6 +228,8 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
   const std::string traceback =
       why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";
   const Account account = AccountOf(*why, events);
+  const bool is_past = is_last && !out.is_json() && HasEndedWellAfter(*why, events);
+  if (is_past) out.DataLine("the job has ended well; its last incident, some time before that:");
   if (out.is_json()) {
     out.DataLine(WhyJson(*place, *why, account, traceback));
     return kExitDone;

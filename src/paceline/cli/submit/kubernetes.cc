@@ -7,6 +7,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/console/tool.h"
+#include "paceline/cli/submit/kubectl.h"
 #include "paceline/cli/submit/yaml.h"
 
 namespace paceline::cli {
@@ -15,8 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kTrain = "train";
-// deploy/kubernetes/operator/command/command.go has them too.
-constexpr std::string_view kRunDirInPod = "/tmp/paceline/run";
 
 Problem BadTemplate(const Submission& submission, const std::string& why) {
   return {.code = "PL-E003",
@@ -24,46 +23,6 @@ Problem BadTemplate(const Submission& submission, const std::string& why) {
           .where = submission.template_path,
           .why = why,
           .fix = "give a file of `kind: Pod` whose container that runs the script is named train"};
-}
-
-// Returns the last line of kubectl's stderr, or of its stdout if stderr is empty. Earlier lines may
-// be failed attempts.
-std::string WordsOf(const ToolResult& result) {
-  const std::string_view said = Trimmed(result.err.empty() ? result.out : result.err);
-  return Visible(said.substr(said.rfind('\n') + 1));
-}
-
-bool Says(const std::string& words, std::string_view part) {
-  return words.find(part) != std::string::npos;
-}
-
-bool IsUnreachable(const std::string& words) {
-  return Says(words, "was refused") || Says(words, "connection refused") ||
-         Says(words, "no such host") || Says(words, "i/o timeout") ||
-         Says(words, "Unable to connect");
-}
-
-Problem Refused(const std::string& what, const OnPlace& place, const ToolResult& result) {
-  Problem problem{
-      .code = "PL-E046",
-      .what = what,
-      .where = Concat("kubernetes/", place.space.empty() ? "" : place.space + "/", place.job),
-      .why = WordsOf(result),
-      .fix = "kubectl get elasticjobs --all-namespaces   shows the jobs that you may see"};
-  if (IsUnreachable(problem.why)) {
-    problem.fix = "kubectl config current-context   names the cluster; KUBECONFIG chooses another";
-  } else if (Says(problem.why, "no matches for kind") ||
-             Says(problem.why, "doesn't have a resource type")) {
-    problem.code = "PL-E047";
-    problem.fix = "docs/guides/kubernetes.md says how the operator is installed";
-  }
-  return problem;
-}
-
-std::vector<std::string> Kubectl(const OnPlace& place, std::vector<std::string> words) {
-  words.insert(words.begin(), "kubectl");
-  if (!place.space.empty()) words.insert(words.end(), {"--namespace", place.space});
-  return words;
 }
 
 // kubectl parses the YAML, so that paceline needs no parser.
@@ -198,32 +157,6 @@ int SubmitToKubernetes(const Submission& submission, const Environment& environm
   out.Say(Concat("kubectl get elasticjob ", submission.place.job, " --watch   shows its nodes\n",
                  "paceline why --on ", place, "   says what happened last"));
   return kExitDone;
-}
-
-int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
-                    const Environment& environment, Output& out) {
-  auto found = RunTool(Kubectl(place, {"get", "elasticjob", place.job, "--output", "json"}), "",
-                       environment);
-  if (!found.ok()) return out.Fail(found.problem());
-  if (found->exit_code != 0) {
-    return out.Fail(Refused("the job's status cannot be read", place, *found));
-  }
-  const Json job = ParseOrderedJson(found->out);
-  const Json status = job.is_object() ? job.value("status", Json::object()) : Json::object();
-  const std::string master = Concat(place.job, "-master-", status.value("masterTerm", int64_t{0}));
-  if (status.contains("exitCode") || status.contains("finishedAt")) {
-    return out.Fail({.code = "PL-E048",
-                     .what = Concat("the job has ended: ", status.value("state", "")),
-                     .where = Concat("pod ", master),
-                     .why = status.value("last", "its status names no failure"),
-                     .fix = Concat("kubectl logs ", master,
-                                   place.space.empty() ? "" : " --namespace " + place.space)});
-  }
-  std::vector<std::string> line = Kubectl(place, {"exec", "pod/" + master});
-  line.insert(line.end(), {"--", "paceline"});
-  line.insert(line.end(), words.begin(), words.end());
-  line.insert(line.end(), {"--job", std::string(kRunDirInPod)});
-  return out.Fail(BecomeTool(line, environment));
 }
 
 }  // namespace paceline::cli

@@ -15,6 +15,8 @@
 
 namespace paceline::cli {
 
+struct Invocation;
+
 // Where a job runs or will run: "kubernetes/NAMESPACE/NAME". Omitted parts are "".
 struct OnPlace {
   std::string platform;
@@ -46,9 +48,10 @@ struct Platform {
   std::string_view name;
   // Submits the job, or prints what would be submitted. Returns the exit code.
   int (*submit)(const Submission& submission, const Environment& environment, Output& out);
-  // Runs `paceline WORDS` in the pod of the job's master. Returns the exit code.
+  // The command for a job of the cluster; `words` are those of `paceline WORDS` where the job's
+  // master is. Returns the exit code.
   int (*run_on)(const OnPlace& place, const std::vector<std::string>& words,
-                const Environment& environment, Output& out);
+                Invocation& invocation);
 };
 
 // "kubernetes", "kubernetes/NAMESPACE", and with `has_job` a job's name in the end. PL-E003.
@@ -57,6 +60,6 @@ const Platform* FindPlatform(std::string_view name);
 
 int SubmitToKubernetes(const Submission& submission, const Environment& environment, Output& out);
 int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
-                    const Environment& environment, Output& out);
+                    Invocation& invocation);
 
 }  // namespace paceline::cli
