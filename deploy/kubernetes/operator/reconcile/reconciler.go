@@ -163,6 +163,9 @@ func (r *Reconciler) look(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		return r.tellUnreadable(ctx, &job, m)
 	}
 	m.unreadable = ""
+	if job.Status.State == unreadableReason {
+		job.Status.State = "" // of the time before; the decision finds another one
+	}
 	snapshot, err := r.gather(ctx, &job, m)
 	if err != nil {
 		return ctrl.Result{}, err

@@ -59,6 +59,9 @@ func (r *Reconciler) markUnreadable(ctx context.Context, job *v1alpha1.ElasticJo
 	if !isObject {
 		return fmt.Errorf("its status is no object")
 	}
+	if _, hasEnded := status["finishedAt"]; hasEnded {
+		return nil // its conditions say how
+	}
 	var known struct {
 		Conditions []metav1.Condition `json:"conditions"`
 	}
