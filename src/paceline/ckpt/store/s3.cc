@@ -210,7 +210,7 @@ class S3Store final : public Store {
     json request = {{"op", "get_all"}, {"bucket", bucket_}, {"bytes_max", bytes_max}};
     for (const std::string& key : keys) request["keys"].push_back(Where(key)["key"]);
     ASSIGN_OR_RETURN(const json answer, client_->Call(request));
-    const json sizes = answer.value("sizes", json::array());
+    const json sizes = answer.is_object() && answer.contains("sizes") ? answer["sizes"] : json();
     const bool is_whole = sizes.is_array() && sizes.size() == keys.size() &&
                           std::all_of(sizes.begin(), sizes.end(), [&](const json& size) {
                             return size.is_number_unsigned() && size.get<uint64_t>() <= bytes_max;

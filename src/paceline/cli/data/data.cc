@@ -149,7 +149,7 @@ int LsData(Invocation& invocation, const JobPlace& place) {
   std::vector<std::vector<std::string>> rows = {
       {"DATA SET", "DONE", "OPEN LEASES", "WORKERS", "QUARANTINE", "STATE"}};
   for (const Json& one : *sets) {
-    const bool is_complete = one.value("is_complete", false);
+    const bool is_complete = JsonBool(one, "is_complete", false);
     const uint64_t bad = CountOf(TextOf(one, "quarantined"));
     rows.push_back({Visible(TextOf(one, "name")), PositionText(one), TextOf(one, "open_leases"),
                     TextOf(one, "workers"), std::to_string(bad),
@@ -176,7 +176,7 @@ int ShowData(Invocation& invocation, const JobPlace& place, const std::string& n
     out.DataLine(Visible(name) + ": " + PositionText(one));
     out.DataLine("  open leases   " + TextOf(one, "open_leases") + " on " + TextOf(one, "leased") +
                  " samples, " + TextOf(one, "workers") + " workers");
-    const bool follows = one.value("follows_checkpoints", false);
+    const bool follows = JsonBool(one, "follows_checkpoints", false);
     out.DataLine(std::string("  resumes       ") +
                  (follows ? "at the position in the restored checkpoint"
                           : "after the acknowledged samples"));

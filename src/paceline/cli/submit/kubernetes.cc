@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/console/tool.h"
 #include "paceline/cli/submit/kubectl.h"
+#include "paceline/cli/submit/template.h"
 #include "paceline/cli/submit/yaml.h"
 
 namespace paceline::cli {
@@ -15,60 +17,26 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kTrain = "train";
-
-Problem BadTemplate(const Submission& submission, const std::string& why) {
-  return {.code = "PL-E003",
-          .what = "the pod template cannot be used",
-          .where = submission.template_path,
-          .why = why,
-          .fix = "give a file of `kind: Pod` whose container that runs the script is named train"};
-}
-
-// kubectl parses the YAML, so that paceline needs no parser.
+// kubectl parses the YAML, so that paceline needs no parser. With --local, an empty patch needs no
+// cluster.
 Result<Json> ReadTemplate(const Submission& submission, const Environment& environment) {
   if (submission.template_path.empty()) return Json();
-  auto read = RunTool({"kubectl", "create", "--dry-run=client", "--validate=false", "--output",
+  auto read = RunTool({"kubectl", "patch", "--local", "--type=merge", "--patch={}", "--output",
                        "json", "--filename", submission.template_path},
                       "", environment);
   if (!read.ok()) return read.problem();
-  if (read->exit_code != 0 && IsUnreachable(WordsOf(*read))) {
-    return Refused("kubectl needs the cluster to read the template", submission.place, *read);
-  }
   if (read->exit_code != 0) return BadTemplate(submission, WordsOf(*read));
   return ParseOrderedJson(read->out);
 }
 
-// The pod template in a file: the metadata that the user wrote, and the spec.
-Result<Json> PodOf(const Submission& submission, const Json& pod) {
-  Json found = Json::object();
-  if (pod.is_null()) {
-    found["spec"]["containers"] = Json::array({{{"name", kTrain}}});
-    return found;
-  }
-  const Json& inner = pod.contains("template") ? pod["template"] : pod;
-  if (!inner.contains("spec") || !inner["spec"].is_object()) {
-    return BadTemplate(submission, "it has no spec");
-  }
-  for (const char* key : {"labels", "annotations"}) {
-    if (inner.contains("metadata") && inner["metadata"].contains(key)) {
-      found["metadata"][key] = inner["metadata"][key];
-    }
-  }
-  found["spec"] = inner["spec"];
-  return found;
-}
-
+// Returns the container that runs the script, or null if several could be it.
 Json* TrainContainer(Json* spec) {
   Json& containers = (*spec)["containers"];
-  if (!containers.is_array() || containers.empty()) {
-    containers = Json::array({{{"name", kTrain}}});
-  }
   for (Json& container : containers) {
-    if (container.value("name", "") == kTrain) return &container;
+    if (JsonText(container, "name") == kTrainContainer) return &container;
   }
   if (containers.size() != 1) return nullptr;
-  containers[0]["name"] = kTrain;
+  containers[0]["name"] = kTrainContainer;
   return &containers[0];
 }
 
@@ -88,7 +56,7 @@ void SetEnvironment(const Submission& submission, Json* container) {
     Json& env = (*container)["env"];
     if (!env.is_array()) env = Json::array();
     const auto found = std::find_if(env.begin(), env.end(), [&name = name](const Json& entry) {
-      return entry.value("name", "") == name;
+      return JsonText(entry, "name") == name;
     });
     const Json entry = {{"name", name}, {"value", value}};
     if (found == env.end()) {
@@ -102,14 +70,14 @@ void SetEnvironment(const Submission& submission, Json* container) {
 }  // namespace
 
 Result<Json> ElasticJobOf(const Submission& submission, const Json& pod) {
-  Result<Json> found = PodOf(submission, pod);
+  Result<Json> found = PodTemplateOf(submission, pod);
   if (!found.ok()) return found.problem();
   Json* container = TrainContainer(&(*found)["spec"]);
   if (container == nullptr) {
     return BadTemplate(submission, "it has several containers, and none is named train");
   }
   if (!submission.image.empty()) (*container)["image"] = submission.image;
-  if (container->value("image", "").empty()) {
+  if (JsonText(*container, "image").empty()) {
     return Problem{.code = "PL-E003",
                    .what = "the job has no image",
                    .where = "the command line",
@@ -124,6 +92,7 @@ Result<Json> ElasticJobOf(const Submission& submission, const Json& pod) {
   if (submission.nproc_per_node.has_value()) spec["nprocPerNode"] = *submission.nproc_per_node;
   spec["script"][submission.is_module ? "module" : "file"] = submission.target;
   if (!submission.args.empty()) spec["script"]["args"] = submission.args;
+  if (!submission.run_flags.empty()) spec["flags"] = submission.run_flags;
   if (submission.ttl_seconds.has_value()) {
     spec["ttlSecondsAfterFinished"] = *submission.ttl_seconds;
   }

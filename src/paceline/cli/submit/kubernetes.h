@@ -8,9 +8,9 @@
 
 namespace paceline::cli {
 
-// `pod`: the user's template, a Pod or a PodTemplateSpec, or null. Its container `train`, its only
-// one, or a new one gets the image, the resources and the environment. PL-E003: it is neither, or
-// has several containers and none of that name.
+// `pod`: the user's template (template.h), or null. Its container `train`, or its only one, gets
+// the image, the resources and the environment. PL-E003: it is no template, or it has several
+// containers and none of that name.
 Result<nlohmann::ordered_json> ElasticJobOf(const Submission& submission,
                                             const nlohmann::ordered_json& pod);
 

@@ -62,6 +62,11 @@ constexpr Flag kSubmitFlags[] = {
      .metavar = "FILE",
      .help = "pod template: volumes, node selector, tolerations, sidecars; its container `train` "
              "runs the script"},
+    {.dest = "run_flag",
+     .spellings = {"--run-flag"},
+     .metavar = "WORD",
+     .help = "a word of spec.flags, which are flags of paceline run; may be given again: "
+             "--run-flag=--ckpt-every=30s"},
     {.dest = "name",
      .spellings = {"--name"},
      .metavar = "NAME",
@@ -221,6 +226,9 @@ Result<Submission> SubmissionOf(const ParsedLine& line) {
   }
   if (Check problem = TakeEnvironment(line, &submission)) return *problem;
   if (Check problem = TakeCounts(line, &submission)) return *problem;
+  for (const Given& given : line.given) {
+    if (given.flag->dest == "run_flag") submission.run_flags.push_back(given.value);
+  }
   submission.image = line.Text("image");
   submission.cpus = line.Text("cpus");
   submission.memory = line.Text("memory");

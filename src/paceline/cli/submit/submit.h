@@ -41,6 +41,7 @@ struct Submission {
   std::string target;  // a script, or a module
   bool is_module = false;
   std::vector<std::string> args;
+  std::vector<std::string> run_flags;  // more flags of paceline run, as words
   bool only_prints = false;
 };
 
