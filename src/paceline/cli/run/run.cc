@@ -1,6 +1,5 @@
 // `paceline run`: prepares this host, then is launcher and console until the job ends.
 
-#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -15,7 +14,6 @@
 
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
-#include "paceline/base/json.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
@@ -32,6 +30,7 @@
 #include "paceline/cli/run/lone_stop.h"
 #include "paceline/cli/run/lost_output.h"
 #include "paceline/cli/run/narrator.h"
+#include "paceline/cli/run/placed_flags.h"
 #include "paceline/cli/run/prepare.h"
 #include "paceline/cli/run/request.h"
 #include "paceline/cli/run/resume_note.h"
@@ -286,17 +285,6 @@ Check PassOnPlan(const SettingValues& settings) {
   return std::nullopt;
 }
 
-// Kubernetes copies the content of this file into the pod's status. So the operator learns how the
-// job ended even if it was not connected. Elsewhere the file does not exist, and nothing is
-// written.
-void TellPlatform(const JobEnd& end) {
-  const Fd file(::open("/dev/termination-log", O_WRONLY | O_APPEND | O_CLOEXEC));
-  if (!file.is_open()) return;
-  const std::string line =
-      PrintJson(nlohmann::json{{"exit_code", end.exit_code}, {"reason", end.reason}}) + "\n";
-  [[maybe_unused]] const ssize_t written = ::write(file.get(), line.data(), line.size());
-}
-
 // A host that joined has no journal. There job.json says how the job ended, for later commands.
 void KeepEnd(PreparedRun& run, const std::optional<JobEnd>& end) {
   if (run.card.has_master || !end.has_value()) return;
@@ -340,6 +328,13 @@ void RecordStop(Console& console, const PreparedRun& run, const JobEnd& end) {
              Text(recorded)));
 }
 
+// The operator shows the problem as the job's condition.
+int RefusePlaced(Output& out, const Problem& problem) {
+  const int code = out.Fail(problem);
+  TellPlatform(code, Concat(problem.what, ": ", problem.why, "; ", problem.fix));
+  return code;
+}
+
 // A directory that cannot be read is reported when it is opened.
 Check KeepFirstFlags(Invocation& invocation) {
   const std::string& asked = invocation.settings.Text("job.run_dir");
@@ -357,6 +352,7 @@ Check KeepFirstFlags(Invocation& invocation) {
 
 int RunRun(Invocation& invocation) {
   Output& out = invocation.out;
+  if (Check problem = CheckPlacedFlags(invocation.line)) return RefusePlaced(out, *problem);
   if (Check problem = KeepFirstFlags(invocation)) return out.Fail(*problem);
   if (Check problem = PassOnCheckpointTerms(invocation.settings)) return out.Fail(*problem);
   if (Check problem = PassOnPlan(invocation.settings)) return out.Fail(*problem);
@@ -405,7 +401,7 @@ int RunRun(Invocation& invocation) {
       client, **console, StatusPlaceOf(run, **launcher, shown.has_live_line, &lost));
   const JobEnd end = (*launcher)->Run();
   if ((*launcher)->has_stopped_alone()) RecordStop(**console, run, end);
-  if (run.spec.is_placed && run.card.has_master) TellPlatform(end);
+  if (run.spec.is_placed && run.card.has_master) TellPlatform(end.exit_code, end.reason);
   KeepEnd(run, (*launcher)->told_end());
   status_line.reset();
   Story story = narrator->Finish();
