@@ -1,8 +1,6 @@
 // `paceline goodput`: where the rank-seconds of the job went, from the journal of this host.
 
 #include <algorithm>
-#include <map>
-#include <nlohmann/json.hpp>
 
 #include "paceline/base/json.h"
 #include "paceline/base/number_text.h"
@@ -12,46 +10,12 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
-#include "paceline/core/goodput/ledger.h"
+#include "paceline/cli/show/goodput_json.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr size_t kIncidentsShown = 5;
-
-struct TimeAccount {
-  core::GoodputReport report;
-  bool is_over = false;
-  std::map<uint64_t, const core::Record*> records;  // the causes of the incidents, by seq
-};
-
-TimeAccount AccountOfTime(const std::vector<core::Record>& records) {
-  TimeAccount account;
-  core::GoodputLedger ledger;
-  Instant end = WallNow();
-  for (const core::Record& record : records) {
-    ledger.Fold(record);
-    account.is_over = std::holds_alternative<core::JobFinished>(record.fact);
-  }
-  if (!records.empty()) end = std::max(end, records.back().at);
-  account.report = ledger.At(end);
-  for (const core::IncidentCost& incident : account.report.incidents) {
-    for (const RecordSeq seq : {incident.cause, incident.world_ended}) {
-      const uint64_t index = seq.value() - records.front().seq.value();
-      if (seq.value() > 0 && index < records.size()) account.records[seq.value()] = &records[index];
-    }
-  }
-  return account;
-}
-
-// The record that a person should read about an incident: its first cause, if the journal has it.
-const core::Record* ToldRecord(const TimeAccount& account, const core::IncidentCost& incident) {
-  for (const RecordSeq seq : {incident.cause, incident.world_ended}) {
-    const auto it = account.records.find(seq.value());
-    if (it != account.records.end()) return it->second;
-  }
-  return nullptr;
-}
 
 std::string ShareText(double part) { return FixedText(part * 100, 1) + " %"; }
 
@@ -89,31 +53,6 @@ void PrintIncidents(Output& out, const TimeAccount& account) {
   }
 }
 
-nlohmann::ordered_json GoodputJson(const std::string& job, const TimeAccount& account) {
-  const core::GoodputReport& report = account.report;
-  nlohmann::ordered_json json;
-  json["schema"] = "paceline.goodput/1";
-  json["job"] = job;
-  json["is_over"] = account.is_over;
-  json["rank_seconds"] = nlohmann::ordered_json::object();
-  for (const core::TimeClassText& text : core::TimeClassTexts()) {
-    json["rank_seconds"][std::string(text.name)] = report.Of(text.time_class);
-  }
-  json["runtime"] = report.runtime;
-  json["scheduling"] = report.scheduling;
-  json["steps_executed"] = report.steps_executed;
-  json["steps_redone"] = report.steps_redone;
-  json["incidents"] = nlohmann::json::array();
-  for (const core::IncidentCost& incident : report.incidents) {
-    const core::Record* record = ToldRecord(account, incident);
-    json["incidents"].push_back({{"event", record == nullptr ? 0 : record->seq.value()},
-                                 {"rank_seconds", incident.slot_seconds},
-                                 {"is_over", incident.is_over},
-                                 {"sentence", record == nullptr ? "" : core::Sentence(*record)}});
-  }
-  return json;
-}
-
 void PrintGoodput(Output& out, const std::string& job, const TimeAccount& account) {
   const core::GoodputReport& report = account.report;
   if (report.allocated() <= 0) {
@@ -139,7 +78,7 @@ int RunGoodput(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   auto records = RecordsFromJournal(*place);
   if (!records.ok()) return out.Fail(records.problem());
-  const TimeAccount account = AccountOfTime(*records);
+  const TimeAccount account = AccountOfTime(*records, WallNow());
   if (out.is_json()) {
     out.DataLine(PrintJson(GoodputJson(place->id, account)));
   } else {

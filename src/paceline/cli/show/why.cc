@@ -3,8 +3,6 @@
 #include <cctype>
 #include <optional>
 
-#include "paceline/agent/agent_files.h"
-#include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
@@ -18,7 +16,7 @@
 #include "paceline/cli/settings/value.h"
 #include "paceline/cli/show/account.h"
 #include "paceline/cli/show/explain.h"
-#include "paceline/wire/codec/control_json.h"
+#include "paceline/cli/show/why_json.h"
 
 namespace paceline::cli {
 namespace {
@@ -47,45 +45,6 @@ int ExplainCode(Invocation& invocation, const ErrorCode& row) {
   out.Data("\n" + Wrap(row.text, 2, width));
   out.Data("\n  exit code " + std::to_string(row.exit_code) + "\n");
   return kExitDone;
-}
-
-// The traceback that the rank's bootstrap wrote, if the rank was on this host.
-std::string TracebackOf(const JobPlace& place, const wire::JobEvent& failure) {
-  const std::string path = place.run_dir + "/errors/" + failure.node + "/g" +
-                           std::to_string(failure.generation) + "-rank" +
-                           std::to_string(failure.rank.value_or(0)) + ".json";
-  return JsonText(ParseJson(ReadText(path, agent::kErrorRecordBytesMax)), "traceback");
-}
-
-nlohmann::ordered_json EventsJson(const std::vector<wire::JobEvent>& events) {
-  auto json = nlohmann::ordered_json::array();
-  for (const wire::JobEvent& event : events) {
-    json.push_back(ParseOrderedJson(wire::EventJson(event)));
-  }
-  return json;
-}
-
-std::string WhyJson(const JobPlace& place, const Explanation& why, const Account& account,
-                    const std::string& traceback) {
-  nlohmann::ordered_json json;
-  json["schema"] = "paceline.why/1";
-  json["job"] = place.id;
-  json["seq"] = why.event.seq;
-  json["kind"] = why.event.kind;
-  json["sentence"] = why.event.sentence;
-  json["cause"] = account.cause.has_value() ? nlohmann::ordered_json(account.cause->seq)
-                                            : nlohmann::ordered_json();
-  json["evidence"] = EventsJson(why.evidence);
-  json["outcome"] = EventsJson(why.outcome);
-  json["tried"] = EventsJson(why.tried);
-  json["follow_ons"] = why.follow_ons;
-  json["cost_seconds"] = why.cost.has_value() ? nlohmann::ordered_json(why.cost->ToSecondsF())
-                                              : nlohmann::ordered_json();
-  json["traceback"] =
-      traceback.empty() ? nlohmann::ordered_json() : nlohmann::ordered_json(traceback);
-  json["now"] = account.now;
-  json["next"] = why.next;
-  return PrintJson(json);
 }
 
 // The verdict, and what followed: "… Restart process: training again after 0.6 s."
@@ -226,12 +185,12 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
   const auto why = Explain(events, asked.value_or(0), place->run_dir);
   if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));
   const std::string traceback =
-      why->first_fault.has_value() ? TracebackOf(*place, *why->first_fault) : "";
+      why->first_fault.has_value() ? TracebackOf(place->run_dir, *why->first_fault) : "";
   const Account account = AccountOf(*why, events);
   const bool is_past = is_last && !out.is_json() && HasEndedWellAfter(*why, events);
   if (is_past) out.DataLine("the job has ended well; its last incident, some time before that:");
   if (out.is_json()) {
-    out.DataLine(WhyJson(*place, *why, account, traceback));
+    out.DataLine(PrintJson(WhyJson(place->id, *why, account, traceback)));
     return kExitDone;
   }
   if (why->hang.has_value()) {
