@@ -35,7 +35,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-web k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-image operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -66,6 +66,9 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	   $(MAKE) --no-print-directory test-k8s PART=test-all; \
 	 else echo "make test-all: KUBERNETES NOT TESTED: its programs are not built;" \
 	           "\`make k8s-binaries test-k8s\` (15 minutes once)" >&2; fi
+	@if command -v chromium >/dev/null; then \
+	   $(MAKE) --no-print-directory test-web; \
+	 else echo "make test-all: THE PAGE NOT TESTED: \`apt-get install chromium\`" >&2; fi
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
 
@@ -95,6 +98,9 @@ test-k8s: setup  ## jobs in the pods of a real Kubernetes, and its faults; needs
 # fit any GPU of 16 GiB.
 test-gpu:  ## tests on an NVIDIA GPU, with the wheel that is installed
 	$(VENV)/python -m pytest -n 2 -rs tests/gpu tests/python/checkpoint/test_device_saves.py -k gpu
+
+test-web: venv wheel  ## the page of `paceline report` in a browser (needs Debian's chromium)
+	PACELINE_WEB_TESTS=1 $(VENV)/python -m pytest -q tests/web
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
 	@tools/setup.sh k8s

@@ -104,6 +104,10 @@ def test_a_job_that_runs_tells_all(failed_once: Job) -> None:
     assert not goodput["is_over"] and 0 < goodput["runtime"] < 1
     assert [cost["event"] for cost in goodput["incidents"]] == [failures[0]["seq"]]
     assert goodput["rank_seconds"]["infrastructure_recovery"] > 0
+    (page,) = ask(job, "report")
+    assert (page["state"], page["is_live"]) == ("running", True)
+    assert [one["cause"] for one in page["incidents"]] == [failures[0]["seq"]]
+    assert "ValueError: bad batch" in page["incidents"][0]["text"]
     (listed,) = ask_host(job, "ps")
     assert [one["running"] for one in listed["jobs"]] == [True]
     (problem,) = ask(job, "wait", "--for", "step=1000000", "--timeout", "300ms", code=124)

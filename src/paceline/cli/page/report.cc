@@ -1,0 +1,84 @@
+// `paceline report`: the job as one HTML file, to mail or to keep.
+
+#include "paceline/base/file_text.h"
+#include "paceline/base/json.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/host_trouble.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/page/document.h"
+#include "paceline/cli/page/page_data.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Flag kReportFlags[] = {
+    {.dest = "output",
+     .spellings = {"--output", "-o"},
+     .default_text = "job.html",
+     .metavar = "FILE",
+     .help = "the file to write; - is standard output"},
+};
+
+Problem NotWritten(const std::string& path, const absl::Status& status) {
+  return Problem{.code = "PL-E016",
+                 .what = "the report was not written",
+                 .where = path,
+                 .why = std::string(status.message()),
+                 .fix = "free space there, or name another file with -o"};
+}
+
+Result<nlohmann::ordered_json> DataOfJob(const JobPlace& place) {
+  const auto records = RecordsFromJournal(place);
+  if (!records.ok()) return records.problem();
+  const auto status = StatusOf(place, kStatusPatience);
+  if (!status.ok()) return status.problem();
+  std::vector<wire::JobEvent> events;
+  const Check problem = EventsFromJournal(place, 1, [&events](const wire::JobEvent& event) {
+    events.push_back(event);
+    return true;
+  });
+  if (problem.has_value()) return *problem;
+  const std::vector<std::string> troubles = HostTroubles(place, status->phase == "finished");
+  return PageData({.job_id = place.id,
+                   .name = place.name,
+                   .run_dir = place.run_dir,
+                   .status = *status,
+                   .records = *records,
+                   .events = events,
+                   .troubles = troubles,
+                   .now = WallNow()});
+}
+
+}  // namespace
+
+FlagTable ReportFlags() { return kReportFlags; }
+
+int RunReport(Invocation& invocation) {
+  Output& out = invocation.out;
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  const auto data = DataOfJob(*place);
+  if (!data.ok()) return out.Fail(data.problem());
+  if (out.is_json()) {
+    out.DataLine(PrintJson(*data));
+    return kExitDone;
+  }
+  const std::string page = PageDocument("paceline: " + place->id, PrintJson(*data));
+  const Given* given = invocation.line.Find("output");
+  const std::string path = given == nullptr ? "job.html" : given->value;
+  if (path == "-") {
+    out.Data(page);
+    return kExitDone;
+  }
+  const absl::Status written = ReplaceFile(path, page, 0644);
+  if (!written.ok()) return out.Fail(NotWritten(path, written));
+  out.Say(Concat("wrote ", Visible(path), " (", page.size() / 1024 + 1, " KiB); it opens in any ",
+                 "browser, without a network"));
+  return kExitDone;
+}
+
+}  // namespace paceline::cli

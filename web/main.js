@@ -1,0 +1,66 @@
+// The page: its bar, and the view that the link's fragment names.
+
+import {readData} from "./data.js";
+import {incidentsView} from "./incidents.js";
+import {overview} from "./overview.js";
+import {ageOf, stateOf, stateShape, titleOf} from "./state.js";
+import {countText, dateText, element, visible} from "./text.js";
+
+/** @typedef {import("./data.js").Page} Page */
+
+/** @param {Page} page */
+function topBar(page) {
+  const state = stateOf(page);
+  const age = element("span", {id: "age", class: "number",
+    title: `as of ${dateText(page.data_at)} (${new Date(page.data_at * 1000).toISOString()})`});
+  const count = page.incidents.length;
+  return element("header", {class: "top"},
+    element("span", {class: `state ${state.kind}`}, stateShape(page), state.word),
+    element("strong", {}, element("bdi", {}, visible(page.name || page.job))),
+    element("bdi", {class: "quiet mono"}, visible(page.job)),
+    element("nav", {"aria-label": "views"},
+      element("a", {href: "#overview"}, "Overview"),
+      element("a", {href: "#incidents"}, `Incidents (${countText(count)})`)),
+    age);
+}
+
+/** Shows the view of the fragment: #incidents and #incident-17 are on the second one. */
+function showView() {
+  const asked = location.hash.slice(1);
+  const isIncidents = asked.startsWith("incident");
+  for (const view of document.querySelectorAll(".view")) {
+    /** @type {HTMLElement} */ (view).hidden = (view.id === "incidents") !== isIncidents;
+  }
+  for (const link of document.querySelectorAll("nav a")) {
+    const isIts = link.getAttribute("href") === (isIncidents ? "#incidents" : "#overview");
+    if (isIts) link.setAttribute("aria-current", "page");
+    else link.removeAttribute("aria-current");
+  }
+  const target = isIncidents && asked !== "incidents" ? document.getElementById(asked) : null;
+  if (target === null) window.scrollTo(0, 0);
+  else {
+    target.scrollIntoView();
+    target.focus();
+  }
+  document.dispatchEvent(new Event("viewshown"));
+}
+
+/** @param {Page} page */
+function tellAge(page) {
+  const age = ageOf(page, Date.now() / 1000);
+  const shown = document.getElementById("age");
+  if (shown !== null) shown.textContent = age.text;
+  document.body.classList.toggle("stale", age.isStale);
+}
+
+function start() {
+  const page = readData();
+  document.title = titleOf(page);
+  document.body.append(topBar(page), element("main", {}, overview(page), incidentsView(page)));
+  window.addEventListener("hashchange", showView);
+  showView();
+  tellAge(page);
+  setInterval(() => tellAge(page), 1000);
+}
+
+start();
