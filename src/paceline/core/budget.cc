@@ -163,8 +163,8 @@ std::string FailureText(const ExitCause& cause) {
 }
 
 bool TellsOfRank(const std::string& text) {
-  constexpr std::array<std::string_view, 7> kVerbs = {"was ",  "exited ", "ended ", "could ",
-                                                      "made ", "called ", "raised "};
+  constexpr std::array<std::string_view, 8> kVerbs = {"was ",  "exited ", "ended ",  "could ",
+                                                      "made ", "called ", "raised ", "and rank"};
   return std::any_of(kVerbs.begin(), kVerbs.end(),
                      [&](std::string_view verb) { return text.rfind(verb, 0) == 0; });
 }

@@ -414,6 +414,16 @@ TEST(Judge, RanksThatWaitForEachOtherCalledInAnotherOrder) {
       verdict.sentence);
 }
 
+// Nobody can know which of two ranks is wrong, so the failure names both.
+TEST(Judge, OfTwoRanksInOtherOrdersBothAreNamed) {
+  SceneMaker made(2);
+  made.Add(0, Entered("1 0-1", 1));
+  made.Add(1, Entered("2 0-1", 1));
+  const std::string headline = Judge(made.facts()).headline;
+  EXPECT_TRUE(headline.starts_with("and rank 1 called collectives in opposite orders: "))
+      << headline;
+}
+
 TEST(Judge, NothingIsSaidOfAQuietWorldForTenMinutes) {
   SceneMaker made(4);
   for (uint32_t rank = 0; rank < 4; ++rank) made[rank].quiet_for = Duration::Seconds(599);
