@@ -53,6 +53,9 @@ class Job {
   int64_t step_count() const { return watch_.step_count; }
   const CheckpointLedger& checkpoints() const { return watch_.checkpoints; }
 
+  // The newest verdict on a hang that lasts, if nothing was done about it; told_seq 0: none.
+  const HangWatch& hang() const { return watch_.hang; }
+
   // One sentence: what the job waits for now, or that it trains. Shown by `paceline status`.
   std::string Pending() const;
 

@@ -255,7 +255,8 @@ struct HangWatch {
   // The newest recorded verdict on which nothing was done, while the hang lasts; 0: none.
   RecordSeq told_seq;
   std::vector<Rank> told_ranks;  // its culprits
-  bool is_asked = false;         // waiting for answers
+  std::string told_sentence;
+  bool is_asked = false;  // waiting for answers
   Instant asked_at;
   Instant look_at = Instant::Max();  // when to ask again; Max: no rank is quiet
   std::map<NodeId, NodeEvidence> answers;

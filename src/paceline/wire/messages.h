@@ -206,6 +206,14 @@ struct SlowStatus {
   bool operator==(const SlowStatus&) const = default;
 };
 
+// A hang that lasts, and about which nothing has been done.
+struct HangStatus {
+  uint64_t seq = 0;             // of its event
+  std::vector<uint32_t> ranks;  // that are named for it; may be empty
+  std::string sentence;
+  bool operator==(const HangStatus&) const = default;
+};
+
 // The parallel plan of the current or last world, if its script has one.
 struct PlanStatus {
   uint64_t generation = 0;  // 0: no plan was reported
@@ -243,6 +251,7 @@ struct JobStatus {
   std::vector<SlowStatus> slow;
   std::vector<std::string> excluded_hosts;
   PlanStatus plan;
+  std::optional<HangStatus> hang;  // none: no hang is suspected
   bool operator==(const JobStatus&) const = default;
 };
 

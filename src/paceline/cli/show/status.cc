@@ -12,12 +12,11 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/show/node_note.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {
 namespace {
-
-constexpr Duration kNotableSilence = Duration::Seconds(1);
 
 std::string Percent(double share) {
   const int tenths = static_cast<int>(share * 1000 + 0.5);
@@ -30,31 +29,6 @@ Paint PaintOf(const wire::JobStatus& status) {
   if (status.phase == "running") return Paint::kGreen;
   if (status.phase != "finished") return Paint::kYellow;
   return status.exit_code.value_or(0) == 0 ? Paint::kGreen : Paint::kRed;
-}
-
-// "0-1,4" of ranks 0, 1 and 4.
-std::string RankRanges(std::vector<uint32_t> ranks) {
-  std::sort(ranks.begin(), ranks.end());
-  std::string text;
-  for (size_t i = 0; i < ranks.size();) {
-    size_t last = i;
-    while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    text += (text.empty() ? "" : ",") + std::to_string(ranks[i]);
-    if (last > i) text += "-" + std::to_string(ranks[last]);
-    i = last + 1;
-  }
-  return text.empty() ? "-" : text;
-}
-
-std::string NodeNote(const wire::NodeStatus& node, bool has_master) {
-  for (const wire::RankStatus& rank : node.ranks) {
-    if (rank.exit.empty()) continue;
-    return "rank " + std::to_string(rank.rank) + ": " + Visible(rank.exit);
-  }
-  if (has_master && node.connected && node.silent_for > kNotableSilence) {
-    return "silent for " + ToString(node.silent_for);
-  }
-  return Visible(node.reason);
 }
 
 std::string NodeState(const wire::NodeStatus& node, bool has_master, bool is_over) {
@@ -81,7 +55,7 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
         {Visible(node.name), NodeState(node, has_master, is_over),
          node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RankRanges(ranks),
          step < 0 && steps_of_world > 0 ? Concat(steps_of_world, " in this world") : StepText(step),
-         NodeNote(node, has_master)});
+         NodeNote(node, status)});
   }
   if (rows.size() > 1) out.Data(Table(rows, out.width()));
 }
@@ -205,7 +179,8 @@ int RunStatus(Invocation& invocation) {
     print_troubles();
     if (status->master_pid == 0 && status->phase != "finished") {
       out.Say("next: " + MasterComesText(*place));
-    } else if (status->restart_count > 0 || status->exit_code.value_or(0) != 0) {
+    } else if (status->hang.has_value() || status->restart_count > 0 ||
+               status->exit_code.value_or(0) != 0) {
       out.Say("next: paceline why " + NamedByFlag(*place));
     }
   }

@@ -90,6 +90,7 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
   // SIGSTOP comes from outside, so two stopped ranks are no repeated failure of the script.
   if (verdict.hang != diagnose::HangClass::kStopped) cause.fingerprint = verdict.fingerprint;
   FailHungRank(turn, verdict.culprits.front(), cause, turn.state().last_seq);
+    turn.watch().hang.told_sentence = verdict.sentence;
 }
 
 bool JudgeAnswers(Turn& turn) {
@@ -144,6 +145,7 @@ bool NoteHang(Turn& turn) {
     MARK("stale answers");
     Ask(turn);
     return false;
+    hang.told_sentence.clear();
   }
   return JudgeAnswers(turn);
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "paceline/base/text.h"
 #include "paceline/core/world_count.h"
 #include "paceline/diagnose/slow.h"
 
@@ -120,6 +121,22 @@ std::string PendingNodes(const core::JobState& state, const HostView& host) {
   return "";
 }
 
+// Says that nothing goes on, and no speed, which would be an old one.
+void AddHang(const core::Job& job, wire::JobStatus* status) {
+  const core::HangWatch& hang = job.hang();
+  const core::Phase phase = job.state().phase;
+  const bool trains = phase == core::Phase::kStarting || phase == core::Phase::kRunning;
+  if (!trains || hang.told_seq == RecordSeq()) return;
+  wire::HangStatus& told = status->hang.emplace();
+  told.seq = hang.told_seq.value();
+  for (const Rank rank : hang.told_ranks) told.ranks.push_back(rank.value());
+  told.sentence = hang.told_sentence;
+  status->steps_per_second = 0;
+  status->pending = told.sentence;
+  if (!status->since_step.has_value()) return;
+  status->pending = Concat("no step for ", ToString(*status->since_step), ": ", told.sentence);
+}
+
 }  // namespace
 
 wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host) {
@@ -176,6 +193,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
                    .plan = plan.plan};
   }
   AddProgress(job, &status);
+  AddHang(job, &status);
   return status;
 }
 

@@ -4,6 +4,7 @@
 #include "paceline/master/report/event_row.h"
 #include "paceline/master/report/metrics.h"
 #include "paceline/master/report/summary.h"
+#include "paceline/model/test_report.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::master {
@@ -128,6 +129,41 @@ TEST(Status, TellsWhichRanksAreSlow) {
   EXPECT_NE(metrics.find("paceline_slow_cost_ratio 0.17\n"), std::string::npos) << metrics;
   job.Restore({RecordSeq(3), At(4), {}, core::RankNoLongerSlow{Generation(1), found}});
   EXPECT_TRUE(MakeJobStatus(job, At(5), {}).slow.empty());
+}
+
+// One node with one rank, which has raised an exception and does not end.
+void HangOneRank(core::Job* job) {
+  job->Step(At(1), core::JobSubmitted{{.job_id = "j", .nodes_min = 1, .nodes_max = 1}});
+  job->Step(At(1), core::MasterStarted{1});
+  job->Step(At(1), core::NodeRegistered{ConnectionId(1), TestReport("node0")});
+  const Generation generation = job->state().generation;
+  RankReport rank{.generation = generation, .pid = 7, .state = RankReport::State::kStepping};
+  rank.step_count = 50;
+  rank.is_quiet = true;
+  job->Step(At(2), core::NodeReported{.node = NodeId(1),
+                                      .connection = ConnectionId(1),
+                                      .generation = generation,
+                                      .store_port = 20'001,
+                                      .ranks = {rank}});
+  RankEvidence seen{.rank = Rank(0), .has_ring = true};
+  seen.raised = "ValueError: bad batch (train.py:31)";
+  seen.raised_for = seen.quiet_for = Duration::Seconds(12);
+  NodeEvidence evidence{.generation = generation, .round = 1, .ranks = {seen}};
+  job->Step(At(3), core::EvidenceCollected{NodeId(1), ConnectionId(1), evidence});
+}
+
+TEST(Status, SaysThatNoStepComesWhileAHangLasts) {
+  core::Job job;
+  HangOneRank(&job);
+  const auto status = MakeJobStatus(
+      job, At(3), {.pid = 5, .steps_per_second = 16.6, .since_step = Duration::Seconds(28)});
+  ASSERT_TRUE(status.hang.has_value());
+  EXPECT_EQ(status.hang->ranks, std::vector<uint32_t>{0});
+  EXPECT_TRUE(status.pending.starts_with("no step for 28 s: Rank 0 on node0 raised ValueError"))
+      << status.pending;
+  EXPECT_EQ(status.steps_per_second, 0);
+  const std::string json = wire::StatusJson(status);
+  EXPECT_NE(json.find("\"sentence\": \"Rank 0 on node0 raised"), std::string::npos) << json;
 }
 
 // A signal to process 0 would reach everybody in the sender's own group.

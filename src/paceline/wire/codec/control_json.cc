@@ -79,6 +79,11 @@ Json PlanJson(const PlanStatus& plan) {
           {"predicted_step_seconds", plan.step > 0 ? Json(plan.step) : Json()}};
 }
 
+Json HangJson(const std::optional<HangStatus>& hang) {
+  if (!hang.has_value()) return nullptr;
+  return {{"seq", hang->seq}, {"ranks", hang->ranks}, {"sentence", hang->sentence}};
+}
+
 }  // namespace
 
 std::string StatusJson(const JobStatus& status) {
@@ -119,6 +124,7 @@ std::string StatusJson(const JobStatus& status) {
       {"world", {{"generation", WorldNumber(status.generation)}, {"size", status.world_size}}},
       {"checkpoints", ToJson(status.checkpoints)},
       {"slow", std::move(slow)},
+      {"hang", HangJson(status.hang)},
       {"plan", PlanJson(status.plan)},
       {"nodes", std::move(nodes)}};
   // Generations may skip numbers; the count of worlds does not.

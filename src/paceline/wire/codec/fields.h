@@ -40,6 +40,7 @@
 #define PACELINE_SLOW_FINDING(F) F(node) F(is_whole_node) F(is_data) F(excess) F(cost) \
   F(steps_a_day)
 #define PACELINE_SLOW_STATUS(F) F(sentence) F(excess) F(cost) F(is_data)
+#define PACELINE_HANG_STATUS(F) F(seq) F(sentence)
 #define PACELINE_PLAN_NOTE(F) F(generation) F(words) F(because) F(step) F(moves)
 #define PACELINE_PLAN_STATUS(F) F(generation) F(words) F(sentence) F(step)
 #define PACELINE_MODEL_DESCRIBED(F) F(name) F(parameters) F(global_batch)

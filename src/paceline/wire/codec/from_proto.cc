@@ -347,6 +347,7 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
     RETURN_IF_ERROR(FromProto(slow, &to->slow.emplace_back()));
   }
   to->excluded_hosts.assign(from.excluded_hosts().begin(), from.excluded_hosts().end());
+  if (from.has_hang()) RETURN_IF_ERROR(FromProto(from.hang(), &to->hang.emplace()));
   if (from.has_plan()) RETURN_IF_ERROR(FromProto(from.plan(), &to->plan));
   return absl::OkStatus();
 }

@@ -47,6 +47,11 @@ void ToProto(const SlowStatus& from, pb::SlowStatus* to) {
   to->mutable_ranks()->Add(from.ranks.begin(), from.ranks.end());
 }
 
+void ToProto(const HangStatus& from, pb::HangStatus* to) {
+  PACELINE_HANG_STATUS(PUT)
+  to->mutable_ranks()->Add(from.ranks.begin(), from.ranks.end());
+}
+
 void Put(const core::RankSlow& from, pb::Fact* fact) {
   auto* to = fact->mutable_rank_slow();
   to->set_generation(from.generation.value());
@@ -79,6 +84,13 @@ absl::Status FromProto(const pb::RankSample& from, RankSample* to) {
 
 absl::Status FromProto(const pb::SlowStatus& from, SlowStatus* to) {
   PACELINE_SLOW_STATUS(TAKE)
+  if (from.ranks_size() > kRanksPerMessageMax) return Invalid("ranks", "are too many");
+  to->ranks.assign(from.ranks().begin(), from.ranks().end());
+  return absl::OkStatus();
+}
+
+absl::Status FromProto(const pb::HangStatus& from, HangStatus* to) {
+  PACELINE_HANG_STATUS(TAKE)
   if (from.ranks_size() > kRanksPerMessageMax) return Invalid("ranks", "are too many");
   to->ranks.assign(from.ranks().begin(), from.ranks().end());
   return absl::OkStatus();

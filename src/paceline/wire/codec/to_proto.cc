@@ -328,6 +328,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());
   for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
   for (const std::string& host : from.excluded_hosts) to->add_excluded_hosts(Encode(host));
+  if (from.hang.has_value()) ToProto(*from.hang, to->mutable_hang());
   if (from.plan.generation > 0) ToProto(from.plan, to->mutable_plan());
 }
 
