@@ -164,6 +164,8 @@ struct HangJudged {
   std::string sentence;
   std::vector<Rank> culprits;      // may be empty: a link or a mount is no rank
   std::vector<std::string> lines;  // the evidence
+  Duration quiet_for;              // no rank had done anything for so long; 0: not known
+  std::string later;               // what is done about it, and when, if it lasts; "": nothing
 };
 // Ranks take longer for each step than their peers, who wait for them. Only recorded: no decision
 // follows.

@@ -52,6 +52,8 @@ struct Verdict {
   std::string headline;     // of the culprit's failure: "was stopped (SIGSTOP) in train.py:41"
   std::string fingerprint;  // equal for the same hang
   bool is_final = false;    // no restart can mend it
+  // If it is only told now: what is done, and when. "": nothing, however long it lasts.
+  std::string later;
   // After this time the same facts may give another verdict. Infinite: never.
   Duration look_again = Duration::Infinite();
 };

@@ -62,7 +62,8 @@ std::string CostOf(const Explanation& why, const std::vector<JobEvent>& events) 
   return Concat("training again after ", ToString(*why.cost), LostSteps(why, events));
 }
 
-std::string NowOf(const std::vector<JobEvent>& events) {
+std::string NowByEvents(const std::vector<JobEvent>& events) {
+  bool has_progress = false;
   for (auto event = events.rbegin(); event != events.rend(); ++event) {
     const std::string& kind = event->kind;
     if (kind == "job_finished") {
@@ -70,6 +71,9 @@ std::string NowOf(const std::vector<JobEvent>& events) {
     }
     if (kind == "stop_decided") return "the job is ending";
     if (kind == "wait_began") return Visible(event->sentence);
+    has_progress = has_progress || kind == "progress_made";
+    const bool is_told = kind == "hang_judged" && DetailOf(*event, "acts") == "false";
+    if (is_told && !has_progress) return "a hang is suspected";
     if (kind == "world_running") return "training goes on";
     if (kind == "world_formed") return "the ranks of the next world start";
     if (kind == "rank_failed" && DetailOf(*event, "charged") == "false") continue;
@@ -78,13 +82,28 @@ std::string NowOf(const std::vector<JobEvent>& events) {
   return "";
 }
 
+// A hang leaves no event when it ends by itself, so the master's word counts more than the events.
+std::string NowOf(const Explanation& why, const std::vector<JobEvent>& events,
+                  const std::optional<wire::JobStatus>& status) {
+  const bool is_live = status.has_value() && status->phase != "finished" && status->master_pid > 0;
+  if (!is_live) return NowByEvents(events);
+  if (status->phase != "running") {
+    return status->pending.empty() ? NowByEvents(events) : Visible(status->pending);
+  }
+  if (!status->hang.has_value()) return "training goes on";
+  const bool is_told = why.hang.has_value() && why.hang->seq == status->hang->seq;
+  if (!is_told || !status->since_step.has_value()) return Visible(status->pending);
+  return Concat("no step for ", ToString(*status->since_step));
+}
+
 }  // namespace
 
-Account AccountOf(const Explanation& why, const std::vector<JobEvent>& events) {
+Account AccountOf(const Explanation& why, const std::vector<JobEvent>& events,
+                  const std::optional<wire::JobStatus>& status) {
   return {.cause = CauseOf(why),
           .decision = DecisionOf(why),
           .cost = CostOf(why, events),
-          .now = NowOf(events)};
+          .now = NowOf(why, events, status)};
 }
 
 std::string CauseText(const JobEvent& cause) {

@@ -19,8 +19,9 @@ struct Account {
   std::string now;                         // empty: the events do not tell
 };
 
-// `events` are all events of the job, in order of seq.
-Account AccountOf(const Explanation& why, const std::vector<wire::JobEvent>& events);
+// `events` are all events of the job, in order of seq. `status` is that of now; none: not known.
+Account AccountOf(const Explanation& why, const std::vector<wire::JobEvent>& events,
+                  const std::optional<wire::JobStatus>& status = std::nullopt);
 
 // "rank 2 on node0 was killed by SIGKILL, at step 19 (14:02:11.0)", in local time.
 std::string CauseText(const wire::JobEvent& cause);

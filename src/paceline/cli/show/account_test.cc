@@ -87,5 +87,28 @@ TEST(Account, SaysWhatHappensNow) {
   EXPECT_EQ(Told(events, 6).now, "the job has ended with exit code 1");
 }
 
+TEST(Account, OfASuspectedHangSaysThatNoStepComes) {
+  const std::vector<JobEvent> events = {
+      Happened(1, "world_running", {}, "world 1 trains"),
+      Happened(2, "hang_judged", {1}, "Rank 1 on a does not go on.", {{"acts", "false"}})};
+  EXPECT_EQ(Told(events, 2).now, "a hang is suspected");
+  wire::JobStatus status{
+      .phase = "running", .pending = "no step for 28 s: Rank 1 …", .master_pid = 7};
+  const Explanation why = *Explain(events, 2, "runs/a");
+  EXPECT_EQ(AccountOf(why, events, status).now, "training goes on");  // it went on by itself
+  status.since_step = Duration::Seconds(28);
+  status.hang = wire::HangStatus{.seq = 2, .ranks = {1}, .sentence = "Rank 1 …"};
+  EXPECT_EQ(AccountOf(why, events, status).now, "no step for 28 s");
+  status.hang->seq = 3;  // another one than that which is explained
+  EXPECT_EQ(AccountOf(why, events, status).now, "no step for 28 s: Rank 1 …");
+}
+
+TEST(Account, TheCostOfAHangBeginsWithItsLastStep) {
+  std::vector<JobEvent> events = KilledAtStep19();
+  events[3] = Happened(4, "hang_judged", {2}, "Rank 1 on node0 was stopped.",
+                       {{"acts", "true"}, {"quiet_ms", "39500"}});
+  EXPECT_EQ(Told(events, 6).cost, "training again after 40 s; 2 steps are trained again");
+}
+
 }  // namespace
 }  // namespace paceline::cli

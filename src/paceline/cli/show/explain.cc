@@ -182,12 +182,20 @@ std::string EndOfHang(const Explanation& why) {
   return "";
 }
 
-// When training stopped: at the first failure or loss of a node, or when the world ended for
+// How long no rank had done anything when the hang was judged.
+int64_t QuietNanoseconds(const JobEvent& hang) {
+  const uint32_t quiet = ParseWhole<uint32_t>(DetailOf(hang, "quiet_ms")).value_or(0);
+  return Duration::Milliseconds(quiet).nanoseconds();
+}
+
+// When training stopped: at the last sign of life before a hang, at the first failure or loss of a
+// node, or when the world ended for
 // another reason, such as a notice of minutes before. Nothing if the events do not tell.
 std::optional<int64_t> StandsStillSince(const std::vector<JobEvent>& events,
                                         const Explanation& explanation) {
   for (const JobEvent& cause : explanation.evidence) {
-    if (IsOneOf(cause.kind, {"rank_failed", "node_lost", "hang_judged"})) return cause.time_ns;
+    if (cause.kind == "hang_judged") return cause.time_ns - QuietNanoseconds(cause);
+    if (IsOneOf(cause.kind, {"rank_failed", "node_lost"})) return cause.time_ns;
   }
   const bool is_decision = explanation.event.kind == "recovery_decided";
   if (!is_decision || explanation.evidence.empty()) return std::nullopt;
@@ -266,7 +274,8 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
                : resume;
   }
   if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
-    return "paceline why --evidence; nothing was restarted for it";
+    const std::string later = Visible(DetailOf(event, "later"));
+    return "paceline why --evidence; " + (later.empty() ? "nothing was restarted for it" : later);
   }
   if (IsReturn(event)) return "nothing to do: training goes on";
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";

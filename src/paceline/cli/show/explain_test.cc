@@ -332,6 +332,14 @@ std::vector<JobEvent> NamedHang() {
   return {Event(1, "world_formed", {}), Event(2, "hang_judged", {1}, {{"acts", "false"}})};
 }
 
+TEST(Explain, AHangThatWasNamedSaysWhatIsDoneAboutItLater) {
+  std::vector<JobEvent> events = NamedHang();
+  const auto next = [&] { return Explain(events, 2, "runs/a")->next; };
+  EXPECT_EQ(next(), "paceline why --evidence; nothing was restarted for it");
+  events[1].details["later"] = "paceline ends the rank after 30 s";
+  EXPECT_EQ(next(), "paceline why --evidence; paceline ends the rank after 30 s");
+}
+
 TEST(Explain, AHangThatWasNamedIsToldAfterTheJobWasStopped) {
   for (const char* code : {"0", "143"}) {
     std::vector<JobEvent> events = NamedHang();

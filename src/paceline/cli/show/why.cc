@@ -48,20 +48,21 @@ int ExplainCode(Invocation& invocation, const ErrorCode& row) {
 }
 
 // The verdict, and what followed: "… Restart process: training again after 0.6 s."
-std::string HangText(const Explanation& why) {
+std::string HangText(const Explanation& why, const Account& account) {
   std::string text = why.hang->sentence;
   if (!why.hang_end.empty()) text += " " + why.hang_end;
   const std::string rung = DetailOf(why.event, "rung");
   if (!rung.empty()) {
     text += " " + std::string(1, static_cast<char>(std::toupper(rung.front()))) + rung.substr(1);
-    text += why.cost.has_value() ? ": training again after " + ToString(*why.cost) + "." : ".";
+    text += account.cost.empty() ? "." : ": " + account.cost + ".";
   }
   return text;
 }
 
-void PrintHang(Output& out, const Explanation& why, bool has_evidence) {
+void PrintHang(Output& out, const Explanation& why, const Account& account, bool has_evidence) {
   const size_t width = out.width() == 0 ? 100 : out.width();
-  out.Data(Wrap(Visible(HangText(why)), 0, width));
+  out.Data(Wrap(Visible(HangText(why, account)), 0, width));
+  if (!account.now.empty()) out.DataLine("now: " + account.now);
   if (!has_evidence) return;
   const std::string evidence = DetailOf(*why.hang, "evidence");
   for (const std::string_view line : SplitLines(evidence)) {
@@ -127,18 +128,16 @@ void PrintNext(Output& out, const JobPlace& place, const Explanation& why) {
   }
 }
 
-// What troubles the job at present, which need not have become an event yet.
-void PrintNow(Output& out, const JobPlace& place) {
-  const auto status = StatusOf(place, kStatusPatience);
-  if (!status.ok()) return;
+// What troubles the job at present beside what it does, which need not have become an event yet.
+void PrintTroubles(Output& out, const JobPlace& place,
+                   const std::optional<wire::JobStatus>& status) {
+  if (!status.has_value()) return;
   const auto print = [&out](const std::string& text) {
     out.DataLine(ClipTo("now: " + Visible(text), out.width()));
   };
   const bool is_over = status->phase == "finished";
   for (const std::string& trouble : HostTroubles(place, is_over)) out.DataLine("now: " + trouble);
-  if (is_over) return;
-  if (status->master_pid == 0) return print("no master answers; " + MasterComesText(place));
-  if (status->phase != "running") print(status->pending);
+  if (is_over || status->master_pid == 0) return;
   if (status->journal != "ok" && !status->journal.empty()) print("journal: " + status->journal);
   const std::string& problem = status->checkpoints.problem;
   if (!problem.empty()) print("checkpoints: " + problem);
@@ -150,6 +149,12 @@ bool HasEndedWellAfter(const Explanation& why, const std::vector<wire::JobEvent>
   if (end.kind != "job_finished" || DetailOf(end, "exit_code") != "0") return false;
   const bool is_of_end = why.event.seq == end.seq || why.event.kind == "stop_decided";
   return !is_of_end;
+}
+
+std::optional<wire::JobStatus> StatusNow(const JobPlace& place) {
+  auto status = StatusOf(place, kStatusPatience);
+  if (!status.ok()) return std::nullopt;
+  return *std::move(status);
 }
 
 Problem NoSuchEvent(uint64_t seq, const std::vector<wire::JobEvent>& events) {
@@ -186,7 +191,11 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
   if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));
   const std::string traceback =
       why->first_fault.has_value() ? TracebackOf(place->run_dir, *why->first_fault) : "";
-  const Account account = AccountOf(*why, events);
+  const std::optional<wire::JobStatus> status = StatusNow(*place);
+  Account account = AccountOf(*why, events, status);
+  const bool is_alone =
+      status.has_value() && status->phase != "finished" && status->master_pid == 0;
+  if (is_alone) account.now = Visible("no master answers; " + MasterComesText(*place));
   const bool is_past = is_last && !out.is_json() && HasEndedWellAfter(*why, events);
   if (is_past) out.DataLine("the job has ended well; its last incident, some time before that:");
   if (out.is_json()) {
@@ -194,11 +203,11 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
     return kExitDone;
   }
   if (why->hang.has_value()) {
-    PrintHang(out, *why, invocation.line.Find("evidence") != nullptr);
+    PrintHang(out, *why, account, invocation.line.Find("evidence") != nullptr);
   } else {
     PrintWhy(out, *why, account, traceback);
   }
-  if (is_last) PrintNow(out, *place);
+  if (is_last) PrintTroubles(out, *place, status);
   PrintNext(out, *place, *why);
   return kExitDone;
 }

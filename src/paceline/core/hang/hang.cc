@@ -69,17 +69,28 @@ std::string KeyOf(const Verdict& verdict) {
   return key;
 }
 
-void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
+// The time since any rank of the world did something.
+Duration QuietFor(const diagnose::Facts& facts) {
+  Duration quiet = facts.ranks.empty() ? Duration() : Duration::Infinite();
+  for (const auto& rank : facts.ranks) quiet = std::min(quiet, rank.evidence.quiet_for);
+  return quiet;
+}
+
+void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts, Duration quiet_for) {
+  const bool may_act = !acts && !turn.state().spec.only_tells_hangs;
   turn.Emit(HangJudged{.generation = turn.state().world->generation,
                        .hang = std::string(diagnose::HangName(verdict.hang)),
                        .acts = acts,
                        .sentence = verdict.sentence,
                        .culprits = verdict.culprits,
-                       .lines = verdict.lines},
+                       .lines = verdict.lines,
+                       .quiet_for = quiet_for,
+                       .later = may_act ? verdict.later : ""},
             {turn.state().world_seq});
   if (!acts) {
     turn.watch().hang.told_seq = turn.state().last_seq;
     turn.watch().hang.told_ranks = verdict.culprits;
+    turn.watch().hang.told_sentence = verdict.sentence;
     return;
   }
   MARK("hung rank fails");
@@ -90,12 +101,12 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts) {
   // SIGSTOP comes from outside, so two stopped ranks are no repeated failure of the script.
   if (verdict.hang != diagnose::HangClass::kStopped) cause.fingerprint = verdict.fingerprint;
   FailHungRank(turn, verdict.culprits.front(), cause, turn.state().last_seq);
-    turn.watch().hang.told_sentence = verdict.sentence;
 }
 
 bool JudgeAnswers(Turn& turn) {
   HangWatch& hang = turn.watch().hang;
-  const Verdict verdict = diagnose::Judge(FactsOf(turn));
+  const diagnose::Facts facts = FactsOf(turn);
+  const Verdict verdict = diagnose::Judge(facts);
   hang.is_asked = false;
   hang.answers.clear();
   hang.look_at = turn.now() + std::max(verdict.look_again, kLookAgainMin);
@@ -104,7 +115,7 @@ bool JudgeAnswers(Turn& turn) {
                     !turn.state().spec.only_tells_hangs;
   if (!acts && !hang.told.insert(KeyOf(verdict)).second) return false;
   MARK("hang told");
-  RecordVerdict(turn, verdict, acts);
+  RecordVerdict(turn, verdict, acts, QuietFor(facts));
   return true;
 }
 
@@ -134,6 +145,7 @@ bool NoteHang(Turn& turn) {
     hang.told.clear();
     hang.told_seq = RecordSeq();
     hang.told_ranks.clear();
+    hang.told_sentence.clear();
     return false;
   }
   if (!hang.is_asked) {
@@ -145,7 +157,6 @@ bool NoteHang(Turn& turn) {
     MARK("stale answers");
     Ask(turn);
     return false;
-    hang.told_sentence.clear();
   }
   return JudgeAnswers(turn);
 }

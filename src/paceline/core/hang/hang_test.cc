@@ -255,6 +255,21 @@ TEST_F(HangTest, ASignalThatEndsANamedRankHasTheHangAsACause) {
   EXPECT_EQ(judged, CausesOfLast(records_, is_failure).back());
 }
 
+TEST_F(HangTest, ATellingSaysWhatIsDoneLaterAndIsOpenWhileItLasts) {
+  Beat(true);
+  EXPECT_EQ(RecordSeq(), job_.hang().told_seq);
+  Answer(1, Duration::Seconds(5), 1, 'S');
+  Answer(2, Duration::Seconds(5), 1, 'S');
+  const HangJudged judged = Facts<HangJudged>().back();
+  EXPECT_EQ(Duration::Seconds(5), judged.quiet_for);
+  EXPECT_EQ("paceline restarts the processes if they do not go on within 30 s", judged.later);
+  EXPECT_EQ(records_.back().seq, job_.hang().told_seq);
+  EXPECT_EQ(std::vector<Rank>{Rank(2)}, job_.hang().told_ranks);
+  EXPECT_EQ(judged.sentence, job_.hang().told_sentence);
+  Beat(false);
+  EXPECT_EQ(RecordSeq(), job_.hang().told_seq);
+}
+
 TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
   spec_.only_tells_hangs = true;
   Begin();
@@ -264,6 +279,7 @@ TEST_F(HangTest, WhoAsksForItIsOnlyTold) {
   Pass(100);
   ASSERT_EQ(1u, Facts<HangJudged>().size());
   EXPECT_FALSE(Facts<HangJudged>().front().acts);
+  EXPECT_EQ("", Facts<HangJudged>().front().later);
   EXPECT_TRUE(Facts<RankFailed>().empty());
 }
 
@@ -309,6 +325,10 @@ TEST_F(HangTest, ARankThatRaisedAndDoesNotEndFailsAsItsExceptionWould) {
   StandStill(29);
   ASSERT_EQ(1u, Facts<HangJudged>().size());
   EXPECT_FALSE(Facts<HangJudged>().front().acts);
+  EXPECT_EQ(
+      "paceline ends the rank 30 s after its exception if it does nothing by then, at the latest "
+      "after 2 min",
+      Facts<HangJudged>().front().later);
   StandStill(35);
   ASSERT_EQ(1u, Facts<RankFailed>().size());
   const ExitCause cause = Facts<RankFailed>().front().cause;

@@ -139,6 +139,15 @@ Duration ActLimit(const Scene& scene, const Absence& absence) {
   return absence.limits.must_idle ? std::max(limit, given) : given;
 }
 
+// What is done about ranks that do not come, once they have not come for `limit`.
+std::string LaterText(const Absence& absence, Duration limit) {
+  const std::string restart = "paceline restarts the processes if they ";
+  if (absence.limits.must_idle) {
+    return Concat(restart, "neither compute nor move bytes for ", ToString(limit));
+  }
+  return Concat(restart, "do not go on within ", ToString(limit));
+}
+
 Verdict VerdictOn(const Scene& scene, const Absence& absence) {
   const Duration limit = ActLimit(scene, absence);
   const Duration stood =
@@ -157,6 +166,8 @@ Verdict VerdictOn(const Scene& scene, const Absence& absence) {
   } else {
     verdict.act = HangAct::kRestart;
   }
+  const bool may_act = !limit.is_infinite() && !is_shared;
+  if (verdict.act == HangAct::kTell && may_act) verdict.later = LaterText(absence, limit);
   Name(scene, absence, &verdict);
   return verdict;
 }

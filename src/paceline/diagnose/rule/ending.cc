@@ -51,7 +51,12 @@ std::optional<Verdict> JudgeEnding(const Scene& scene) {
   Verdict verdict;
   verdict.hang = HangClass::kEnding;
   verdict.act = rank.raised_for < limit ? HangAct::kTell : HangAct::kRestart;
-  if (verdict.act == HangAct::kTell) verdict.look_again = limit - rank.raised_for;
+  if (verdict.act == HangAct::kTell) {
+    verdict.look_again = limit - rank.raised_for;
+    verdict.later = Concat("paceline ends the rank ", ToString(kIdleEnd),
+                           " after its exception if it does nothing by then, at the latest after ",
+                           ToString(kEnd));
+  }
   verdict.culprits = {rank.rank};
   const bool has_type = rank.raised != kUnknownException;
   const std::string_view type = has_type ? TypeOf(rank.raised) : rank.raised;

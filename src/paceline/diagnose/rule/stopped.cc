@@ -97,6 +97,7 @@ std::optional<Verdict> JudgeStopped(const Scene& scene) {
   verdict.sentence += AsleepText(asleep, waited);
   if (verdict.act == HangAct::kTell) {
     Append(&verdict.sentence, is_one ? " No rank waits for it yet." : "", WayOut(scene, stopped));
+    if (is_one) verdict.later = "paceline restarts the rank as soon as another one waits for it";
     verdict.look_again = Duration::Seconds(5);
   }
   verdict.headline = Concat("was ", how, WhereText(first.evidence));

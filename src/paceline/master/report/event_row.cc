@@ -190,6 +190,8 @@ struct Filler {
     std::string lines;
     for (const std::string& line : fact.lines) lines += (lines.empty() ? "" : "\n") + line;
     Detail("evidence", lines);
+    Detail("quiet_ms", std::to_string(fact.quiet_for.milliseconds()));
+    if (!fact.later.empty()) Detail("later", fact.later);
   }
   void operator()(const core::RankSlow& fact) { Slow(fact.generation, fact.finding); }
   void operator()(const core::RankNoLongerSlow& fact) { Slow(fact.generation, fact.finding); }

@@ -181,7 +181,8 @@ class Draw {
                               11,
                               Text()}},
         core::NodeNoticed{node, Name(), Instant() + Time(), Step(), Text()},
-        core::HangJudged{generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}},
+        core::HangJudged{
+            generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}, Time(), Text()},
         core::RankSlow{generation, {{Rank(Small())}, Text(), Flag(), Flag(), 0.21, 0.17, 900}},
         core::RankNoLongerSlow{generation, {{Rank(Small()), Rank(Small())}, Text(), Flag()}},
         core::ModelDescribed{Text(), Big(), Big(), Text(), Text()},
