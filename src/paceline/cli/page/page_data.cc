@@ -109,7 +109,7 @@ std::string PlainText(const Explanation& why, const Account& account,
 std::optional<PageJson> IncidentJson(const PageSource& source, uint64_t seq) {
   const auto why = Explain(source.events, seq, source.run_dir);
   if (!why.has_value()) return std::nullopt;
-  const Account account = AccountOf(*why, source.events);
+  const Account account = AccountOf(*why, source.events, source.status);
   const bool has_fault = why->first_fault.has_value() && why->first_fault->rank.has_value();
   const std::string traceback = has_fault ? TracebackOf(source.run_dir, *why->first_fault) : "";
   PageJson json = WhyJson(source.job_id, *why, account, traceback);
