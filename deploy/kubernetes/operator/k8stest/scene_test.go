@@ -117,6 +117,9 @@ func (s *scene) await(what string, problem func() string) {
 		s.process.Process.Signal(syscall.SIGQUIT) // the operator's log has all goroutines
 		time.Sleep(time.Second)
 	}
+	if log, err := os.ReadFile(theCluster.path("operator-" + s.namespace + ".log")); err == nil {
+		s.Logf("the operator's log ends:\n%s", log[max(0, len(log)-2000):])
+	}
 	s.Logf("requests: %v", s.proxy.counts)
 	s.Fatalf("%s did not happen: %s\nstatus: %+v", what, last, job.Status)
 }

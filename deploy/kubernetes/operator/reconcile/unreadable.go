@@ -27,14 +27,18 @@ func (r *Reconciler) tellUnreadable(ctx context.Context, job *v1alpha1.ElasticJo
 	m *memory) (ctrl.Result, error) {
 	sentence := job.Unreadable + ". The operator leaves this job and its pods as they are until that " +
 		"field is mended. If a newer release wrote the job, start the operator of that release."
-	if m.unreadable != sentence {
+	isNew := m.unreadable != sentence
+	if isNew {
 		r.Events.Event(job, corev1.EventTypeWarning, unreadableReason, sentence)
 		r.Log.Info("job_unreadable", "job", keyOf(job), "why", job.Unreadable)
 	}
 	m.unreadable = sentence
 	if err := r.markUnreadable(ctx, job, sentence); err != nil {
-		// An API server without ratcheting refuses each write of an object that breaks the schema.
-		r.Log.V(1).Info("job_unreadable_unmarked", "job", keyOf(job), "why", err.Error())
+		// An API server whose rules read the field refuses each write, of the status as well. The
+		// event has been told.
+		if isNew {
+			r.Log.Info("job_unreadable_unmarked", "job", keyOf(job), "why", err.Error())
+		}
 		return ctrl.Result{RequeueAfter: unreadableInterval}, nil
 	}
 	return ctrl.Result{}, nil
