@@ -189,9 +189,10 @@ Candidate CandidateOf(const NodeState& node) {
           .troubles = node.failures_without_progress + node.departures};
 }
 
-// A spare whose state is undecided, if another rung would be taken with it. A new master knows its
-// spares from the journal before they have connected again: they must not be passed over meanwhile.
-// The detectors bound the wait, because they declare a silent spare lost.
+// Returns a spare that is suspected and not yet lost, if the ladder would take another rung with
+// it. A new master knows its spares from the journal, and counts each as suspected until it has
+// connected again; without this wait the job would shrink although a spare is there. The wait ends
+// when the spare connects, or when the detectors declare it lost.
 const NodeState* OpenSpare(Turn& turn, std::string* reason) {
   std::vector<Candidate> hoped = Candidates(turn);
   const NodeState* open = nullptr;

@@ -11,10 +11,7 @@ func (d *decision) lookAfterNodes() {
 	}
 	wish := d.Stream.Wish
 	d.plan.Excluded = wish.Excluded
-	pods := map[uint32][]NodePod{}
-	for _, node := range d.Nodes {
-		pods[node.Index] = append(pods[node.Index], node)
-	}
+	pods := d.podsByIndex()
 	for index := uint32(0); index < wish.Size+wish.Spares; index++ {
 		if incarnation, isWanted := wish.Wants(index); isWanted {
 			d.lookAfterNode(NodeID{index, incarnation}, pods[index])
@@ -24,6 +21,14 @@ func (d *decision) lookAfterNodes() {
 		d.deleteUnwished(pods)
 	}
 	d.dropOldLogs(pods)
+}
+
+func (d *decision) podsByIndex() map[uint32][]NodePod {
+	pods := map[uint32][]NodePod{}
+	for _, node := range d.Nodes {
+		pods[node.Index] = append(pods[node.Index], node)
+	}
+	return pods
 }
 
 // lookAfterNode makes the node's pod if none of that incarnation, or of a higher one, has existed.

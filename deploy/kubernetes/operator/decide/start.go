@@ -24,10 +24,7 @@ func (d *decision) isStarting() bool {
 // makeFirstNodes makes the smallest world's pods together with the master's. A scheduler of groups
 // admits all pods of a group or none, so it would never admit a master whose nodes are made later.
 func (d *decision) makeFirstNodes() {
-	pods := map[uint32][]NodePod{}
-	for _, node := range d.Nodes {
-		pods[node.Index] = append(pods[node.Index], node)
-	}
+	pods := d.podsByIndex()
 	for index := range uint32(d.Job.NodesMin) {
 		id := NodeID{index, d.seen[index]}
 		if d.isOfBefore(id, pods[index]) {

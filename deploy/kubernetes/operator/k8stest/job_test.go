@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -227,17 +226,7 @@ func TestADeletedJobLeavesNothing(t *testing.T) {
 
 func TestAQuotaIsToldInTheServersWords(t *testing.T) {
 	s := set(t)
-	quota := &corev1.ResourceQuota{}
-	quota.Name, quota.Namespace = "few", s.namespace
-	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
-	s.must(theCluster.admin.Create(s.ctx, quota))
-	s.await("the quota's count", func() string {
-		s.must(theCluster.admin.Get(s.ctx, client.ObjectKeyFromObject(quota), quota))
-		if quota.Status.Hard == nil {
-			return "none yet"
-		}
-		return ""
-	})
+	quota := s.quota("few", "3")
 	s.submit(s.job(1, 4, 0))
 	s.wish(1, 4, 0, nil)
 	s.awaitNodesAtLeast(2)

@@ -13,6 +13,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -139,6 +140,23 @@ func (s *scene) pods(role string) map[string]*corev1.Pod {
 		pods[list.Items[i].Name] = &list.Items[i]
 	}
 	return pods
+}
+
+// quota limits the namespace to so many pods, and returns once that is in force.
+func (s *scene) quota(name, pods string) *corev1.ResourceQuota {
+	s.Helper()
+	quota := &corev1.ResourceQuota{}
+	quota.Name, quota.Namespace = name, s.namespace
+	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse(pods)}
+	s.must(theCluster.admin.Create(s.ctx, quota))
+	s.await("the quota", func() string {
+		s.must(theCluster.admin.Get(s.ctx, client.ObjectKeyFromObject(quota), quota))
+		if quota.Status.Hard == nil {
+			return "it is not in force"
+		}
+		return ""
+	})
+	return quota
 }
 
 // No pod of `before` was replaced, and the job has its first master.

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -47,17 +46,7 @@ func (s *scene) openGates() {
 // master that runs. A quota that is one pod short keeps the group incomplete.
 func TestAGatedJobIsMadeWholeBeforeAnythingRuns(t *testing.T) {
 	s := set(t)
-	quota := &corev1.ResourceQuota{}
-	quota.Name, quota.Namespace = "pods", s.namespace
-	quota.Spec.Hard = corev1.ResourceList{corev1.ResourcePods: resource.MustParse("3")}
-	s.must(theCluster.admin.Create(s.ctx, quota))
-	s.await("the quota", func() string {
-		s.must(theCluster.admin.Get(s.ctx, client.ObjectKeyFromObject(quota), quota))
-		if quota.Status.Hard == nil {
-			return "it is not in force"
-		}
-		return ""
-	})
+	quota := s.quota("pods", "3")
 	job := s.job(3, 5, 0)
 	job.Labels = map[string]string{command.QueueLabel: "team"}
 	job.Spec.Template.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: gate}}

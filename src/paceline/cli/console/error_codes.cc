@@ -150,8 +150,7 @@ constexpr ErrorCode kCodes[] = {
      "says how to install it: deploy/kubernetes/install.yaml needs the name of your image first."},
     {"PL-E048", "the job of the cluster has ended", kExitUnreachable,
      "No master answers for it any more, and what the command shows was not kept. Its pods and "
-     "their "
-     "logs stay until the job's ttl."},
+     "their logs stay until the job's ttl."},
     {"PL-E049", "the address belongs to another job now", kExitUsage,
      "The master of this host's job is gone, and a new job uses its address. This happens if "
      "the first host was started again without --resume. This host does not change jobs by "

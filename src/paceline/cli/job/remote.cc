@@ -139,16 +139,21 @@ Result<wire::JobStatus> StatusFromJournal(const JobPlace& place) {
   return status;
 }
 
-Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
-                        const std::function<bool(const wire::JobEvent&)>& take) {
-  auto records = RecordsFromJournal(place);
-  if (!records.ok()) return records.problem();
+void EachEvent(const std::vector<core::Record>& records, uint64_t from_seq,
+               const std::function<bool(const wire::JobEvent&)>& take) {
   master::NodeNames names;
-  for (const core::Record& record : *records) {
+  for (const core::Record& record : records) {
     names.Fold(record);
     if (record.seq.value() < from_seq) continue;
-    if (!take(master::MakeJobEvent(record, names))) return std::nullopt;
+    if (!take(master::MakeJobEvent(record, names))) return;
   }
+}
+
+Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
+                        const std::function<bool(const wire::JobEvent&)>& take) {
+  const auto records = RecordsFromJournal(place);
+  if (!records.ok()) return records.problem();
+  EachEvent(*records, from_seq, take);
   return std::nullopt;
 }
 

@@ -57,6 +57,10 @@ Result<std::vector<core::Record>> RecordsFromJournal(const JobPlace& place);
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place);
 Check EventsFromJournal(const JobPlace& place, uint64_t from_seq,
                         const std::function<bool(const wire::JobEvent&)>& take);
+// Calls `take` for each event from `from_seq` on until it returns false. `records` are all of the
+// job.
+void EachEvent(const std::vector<core::Record>& records, uint64_t from_seq,
+               const std::function<bool(const wire::JobEvent&)>& take);
 
 // Every event from `from_seq` on. With `follow` new ones as they come, over master restarts, until
 // the job has finished or `take` returns false.

@@ -73,12 +73,12 @@ PageJson ClassesJson() {
 
 // The last lines that the failed rank wrote to stderr, or to stdout if that is empty.
 std::vector<std::string> LastLinesOf(const std::string& run_dir, const wire::JobEvent& failure) {
+  const LogSelection selection{.node = failure.node,
+                               .rank = static_cast<int64_t>(failure.rank.value_or(0)),
+                               .generation = static_cast<int64_t>(WorldNumber(failure.generation))};
+  const auto files = FindLogFiles(LogRoot(run_dir), selection);
   for (const bool is_error : {true, false}) {
-    const LogSelection selection{
-        .node = failure.node,
-        .rank = static_cast<int64_t>(failure.rank.value_or(0)),
-        .generation = static_cast<int64_t>(WorldNumber(failure.generation))};
-    for (const LogFile& file : FindLogFiles(LogRoot(run_dir), selection)) {
+    for (const LogFile& file : files) {
       if (file.is_error != is_error) continue;
       std::vector<std::string> lines = ReadLastLines(file.path, kPageLogLines).lines;
       for (std::string& line : lines) {

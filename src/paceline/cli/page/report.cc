@@ -37,11 +37,10 @@ Result<nlohmann::ordered_json> DataOfJob(const JobPlace& place) {
   const auto status = StatusOf(place, kStatusPatience);
   if (!status.ok()) return status.problem();
   std::vector<wire::JobEvent> events;
-  const Check problem = EventsFromJournal(place, 1, [&events](const wire::JobEvent& event) {
+  EachEvent(*records, 1, [&events](const wire::JobEvent& event) {
     events.push_back(event);
     return true;
   });
-  if (problem.has_value()) return *problem;
   const std::vector<std::string> troubles = HostTroubles(place, status->phase == "finished");
   return PageData({.job_id = place.id,
                    .name = place.name,
@@ -68,8 +67,7 @@ int RunReport(Invocation& invocation) {
     return kExitDone;
   }
   const std::string page = PageDocument("paceline: " + place->id, PrintJson(*data));
-  const Given* given = invocation.line.Find("output");
-  const std::string path = given == nullptr ? "job.html" : given->value;
+  const std::string path = invocation.line.Text("output", "job.html");
   if (path == "-") {
     out.Data(page);
     return kExitDone;

@@ -328,7 +328,8 @@ void RecordStop(Console& console, const PreparedRun& run, const JobEnd& end) {
              Text(recorded)));
 }
 
-// The operator shows the problem as the job's condition.
+// Refuses flags that the operator sets. The problem also goes into the pod's termination message,
+// which the operator copies into the condition Failed of the ElasticJob.
 int RefusePlaced(Output& out, const Problem& problem) {
   const int code = out.Fail(problem);
   TellPlatform(code, Concat(problem.what, ": ", problem.why, "; ", problem.fix));

@@ -189,8 +189,8 @@ int64_t QuietNanoseconds(const JobEvent& hang) {
 }
 
 // When training stopped: at the last sign of life before a hang, at the first failure or loss of a
-// node, or when the world ended for
-// another reason, such as a notice of minutes before. Nothing if the events do not tell.
+// node, or when the world ended for another reason, such as a notice of minutes before. Nothing if
+// the events do not tell.
 std::optional<int64_t> StandsStillSince(const std::vector<JobEvent>& events,
                                         const Explanation& explanation) {
   for (const JobEvent& cause : explanation.evidence) {

@@ -96,7 +96,8 @@ class TemplateCheck {
   std::string mistake_;
 };
 
-// Returns what holds metadata and spec, or null after a note.
+// Returns the object with the pod's metadata and spec: a Pod itself, or the field `template` of a
+// PodTemplate. Null if there is none; `check` then has the reason.
 const Json* TemplateBody(const Json& given, TemplateCheck* check) {
   const std::string kind = JsonText(given, "kind");
   if (!given.is_object()) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// The events that are kept of a job after its end, for a platform whose hosts lose the journal: the
-// newest ones, and before them those of the last incidents.
+// The master of a job that has ended sends these events to a platform that loses the journal with
+// the master's host: the job's 50 newest events, and up to 40 older ones, of its last incidents.
 
 #include <deque>
 #include <vector>

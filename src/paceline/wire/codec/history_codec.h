@@ -21,8 +21,9 @@ struct KeptHistory {
   bool operator==(const KeptHistory&) const = default;
 };
 
-// At most kHistoryBytesMax bytes. If all does not fit, long texts are cut first, then the oldest
-// events are left out, then nodes of the status.
+// At most kHistoryBytesMax bytes, "" if not even the status fits. The ranks of the nodes and the
+// plan are always left out. If the rest does not fit, long texts are cut first, then all nodes but
+// 32 are left out of the status, then the oldest events.
 std::string EncodeHistory(KeptHistory history);
 
 // From base64.
