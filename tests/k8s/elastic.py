@@ -50,6 +50,7 @@ class ElasticJob:
         self.grace_s = 5
         self.image = BUSYBOX
         self.spread = ""  # see `spread_by`
+        self.master: JsonDict = {}  # spec.master, which no flag of `submit` sets
         storage.mkdir()
         self.template = storage.with_suffix(".json")
 
@@ -83,10 +84,15 @@ class ElasticJob:
         self.template.write_text(json.dumps(self.pod()))
         done = self.paceline(
             "submit", "--on", f"kubernetes/{self.namespace}", "--template", str(self.template),
-            "--name", "train", "--nodes", nodes, *flags, str(SCRIPTS / "train.py"),
+            "--name", "train", "--nodes", nodes, *(["--print"] if self.master else []), *flags,
+            str(SCRIPTS / "train.py"),
             "--checkpoint", str(self.storage / "checkpoint"), "--out", str(self.storage),
             "--steps", str(self.steps), "--pace", str(self.pace_s))
         assert done.returncode == 0, done.stderr
+        if self.master:
+            self.cluster.apply(self.cluster.kubectl(
+                "patch", "--local", "--filename", "-", "--output", "json", "--type", "merge",
+                "--patch", json.dumps({"spec": {"master": self.master}}), stdin=done.stdout))
 
     def on(self, command: str, *flags: str) -> subprocess.CompletedProcess[str]:
         return self.paceline(command, "--on", f"kubernetes/{self.namespace}/train", *flags)
@@ -126,10 +132,12 @@ class ElasticJob:
         path = self.storage / "step"
         return int(path.read_text()) if path.exists() else -1
 
-    def suspend(self, is_suspended: bool) -> None:
+    def patch(self, spec: JsonDict) -> None:
         self.cluster.kubectl("patch", "elasticjob", "train", "--namespace", self.namespace,
-                             "--type", "merge", "--patch",
-                             json.dumps({"spec": {"suspend": is_suspended}}))
+                             "--type", "merge", "--patch", json.dumps({"spec": spec}))
+
+    def suspend(self, is_suspended: bool) -> None:
+        self.patch({"suspend": is_suspended})
 
     def steps_redone(self) -> int:
         steps = (self.storage / "steps").read_text().split()

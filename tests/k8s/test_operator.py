@@ -219,7 +219,8 @@ def test_an_image_that_does_not_start_is_named(job: ElasticJob) -> None:
     asked = job.on("status")
     assert asked.returncode == 3, asked.stderr
     assert "registry.invalid/none:1" in asked.stderr
-    assert [pod.name for pod in job.pods()] == ["train-master-1"], "nothing is wished for yet"
+    assert {pod.name for pod in job.pods()} == {"train-master-1", "train-node0-0",
+                                                "train-node1-0"}, "no pod is replaced"
 
 
 def first_pods_alone(job: ElasticJob) -> bool:
@@ -244,35 +245,42 @@ def test_a_deleted_master_has_a_successor_and_no_rank_ends(
     assert first_pods_alone(job)
 
 
+ONLY_FOR_THE_MASTER = "test.paceline.dev/master"
+
+
 @pytest.fixture
 def masters_node(cluster: Cluster, operator: None) -> Iterator[str]:
-    """A node that takes pods alone until the test opens the others. It has no operator, so that
-    only the master is lost with it."""
+    """A node with a taint that keeps all pods away but a master that tolerates it. It has no
+    operator, so that only the master is lost with it."""
     needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
-    name, *others = sorted(cluster.nodes, key=lambda node: node in needed)
-    assert name not in needed
-    for other in others:
-        cluster.kubectl("cordon", other)
+    name = next(node for node in sorted(cluster.nodes) if node not in needed)
+    cluster.kubectl("taint", "node", name, f"{ONLY_FOR_THE_MASTER}=only:NoSchedule")
     yield name
-    for node in cluster.nodes:
-        cluster.kubectl("uncordon", node)
+    cluster.kubectl("uncordon", name)
+    if any(taint["key"] == ONLY_FOR_THE_MASTER
+           for taint in cluster.get("node", name)["spec"].get("taints", [])):
+        open_to_all(cluster, name)
 
 
-def submit_apart(cluster: Cluster, masters_node: str, job: ElasticJob) -> None:
-    """The master is alone on its Kubernetes node; the job's nodes are on the others."""
+def open_to_all(cluster: Cluster, node: str) -> None:
+    cluster.kubectl("taint", "node", node, f"{ONLY_FOR_THE_MASTER}-")
+
+
+def submit_apart(masters_node: str, job: ElasticJob) -> None:
+    """The master is alone on its Kubernetes node; the job's nodes are on the others. A later master
+    may have any place that is open to all."""
+    job.master = {"nodeSelector": {"kubernetes.io/hostname": masters_node},
+                  "tolerations": [{"key": ONLY_FOR_THE_MASTER, "operator": "Exists"}]}
     job.submit("2")
     job.until(lambda: any(pod.name == "train-master-1" and pod.node == masters_node
                           for pod in job.pods()), "the master has its node")
-    cluster.kubectl("cordon", masters_node)
-    for other in set(cluster.nodes) - {masters_node}:
-        cluster.kubectl("uncordon", other)
+    job.patch({"master": None})
 
 
 def test_no_step_is_lost_when_the_masters_node_is_switched_off(
         cluster: Cluster, masters_node: str, job: ElasticJob, undisturbed: Undisturbed) -> None:
     job.pace_s = 0.3
-    submit_apart(cluster, masters_node, job)
-    cluster.kubectl("cordon", masters_node)
+    submit_apart(masters_node, job)
     job.until_beyond(20)
     assert masters_node not in {pod.node for pod in job.node_pods().values()}
 
@@ -301,9 +309,9 @@ def test_a_cut_link_costs_one_node_at_most_and_leaves_nothing(
     """A silent node is lost after two seconds or more (docs/failure-model.md). So a cut of 3 s may
     cost the node, and a cut of 60 s does; no other pod is replaced."""
     job.spread = "Ignore"
-    submit_apart(cluster, masters_node, job)
-    cluster.kubectl("uncordon", masters_node)  # for what replaces the node that is cut off
+    submit_apart(masters_node, job)
     job.until_beyond(20)
+    open_to_all(cluster, masters_node)  # for what replaces the node that is cut off
     needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
     first = next(pod for pod in job.node_pods().values() if pod.node not in needed)
     assert first.node != masters_node
