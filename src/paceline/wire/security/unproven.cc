@@ -2,7 +2,9 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -29,6 +31,26 @@ std::string PercentDecoded(std::string_view text) {
     if (is_code) i += 2;
   }
   return decoded;
+}
+
+// A descriptor of our own, because gRPC may close its own at any time, and the number may be used
+// again. Closed if gRPC's is not that socket any more.
+Fd OwnDescriptor(const Connection& connection) {
+  Fd own(fcntl(connection.fd, F_DUPFD_CLOEXEC, 0));
+  struct stat found {};
+  if (!own.is_open() || fstat(own.get(), &found) != 0) return Fd();
+  if (!S_ISSOCK(found.st_mode) || found.st_ino != connection.inode) return Fd();
+  return own;
+}
+
+// None: the connection is closed.
+std::optional<uint64_t> BytesReceived(const Connection& connection) {
+  const Fd own = OwnDescriptor(connection);
+  if (!own.is_open()) return std::nullopt;
+  tcp_info info{};
+  socklen_t size = sizeof(info);
+  const bool is_known = getsockopt(own.get(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0;
+  return is_known ? info.tcpi_bytes_received : 0;
 }
 
 }  // namespace
@@ -64,23 +86,23 @@ std::string PeerKey(const sockaddr_storage& address) {
 }
 
 void ShutDown(const Connection& connection) {
-  // First a descriptor of our own: gRPC may close its own at any time, and the number may be
-  // reused.
-  const Fd own(fcntl(connection.fd, F_DUPFD_CLOEXEC, 0));
-  struct stat found {};
-  if (!own.is_open() || fstat(own.get(), &found) != 0) return;
-  if (!S_ISSOCK(found.st_mode) || found.st_ino != connection.inode) return;
-  shutdown(own.get(), SHUT_RDWR);
+  if (const Fd own = OwnDescriptor(connection); own.is_open()) shutdown(own.get(), SHUT_RDWR);
+}
+
+uint64_t DescriptorLimit() {
+  rlimit limit{};
+  return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? limit.rlim_cur : RLIM_INFINITY;
 }
 
 UnprovenConnections::Bounds UnprovenConnections::BoundsFor(std::string_view listen, uint32_t asked,
-                                                           uint32_t all) {
+                                                           uint32_t all, uint64_t descriptors) {
   constexpr uint32_t kPerHost = 1024;
   all = std::max(all, kPerHost);  // a small server also needs places for handshakes
-  return {.per_host = asked > 0                   ? asked
-                      : IsLoopbackAddress(listen) ? all
-                                                  : kPerHost,
-          .in_all = all};
+  all = static_cast<uint32_t>(std::min<uint64_t>(all, descriptors / 2));
+  const uint32_t per_host = asked > 0                   ? asked
+                            : IsLoopbackAddress(listen) ? all
+                                                        : kPerHost;
+  return {.per_host = std::min(per_host, all), .in_all = all};
 }
 
 // The lock must be held.
@@ -126,6 +148,24 @@ std::optional<Connection> UnprovenConnections::TakeOldest() {
   const std::lock_guard lock(mutex_);
   if (connections_.empty()) return std::nullopt;
   return Remove(connections_.begin()->first);
+}
+
+std::vector<Connection> UnprovenConnections::TakeGreedy() {
+  constexpr size_t kLooksMax = 2'000;  // a few milliseconds
+  std::vector<Connection> greedy;
+  const std::lock_guard lock(mutex_);
+  const size_t looks = std::min(kLooksMax, connections_.size());
+  auto at = connections_.upper_bound(looked_at_);
+  for (size_t i = 0; i < looks; ++i) {
+    if (at == connections_.end()) at = connections_.begin();
+    looked_at_ = at->first;
+    const std::optional<uint64_t> received = BytesReceived(at->second);
+    ++at;
+    if (received.has_value() && *received <= kUnprovenBytesMax) continue;
+    Connection gone = Remove(looked_at_);
+    if (received.has_value()) greedy.push_back(std::move(gone));
+  }
+  return greedy;
 }
 
 size_t UnprovenConnections::size() const {

@@ -9,6 +9,9 @@
 // the job. Refusing new ones would be simpler, but on a shared address (loopback, a gateway) a
 // stranger could lock out the job.
 //
+// What one connection sends before it has proved the token is limited, too. gRPC bounds neither the
+// frames that continue a header nor the streams that are opened and reset at once.
+//
 // gRPC owns each connection and closes it without telling us. So an entry may be of a closed
 // connection, which is noticed only when it would be closed. Until then it counts.
 
@@ -22,6 +25,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace paceline::wire {
 
@@ -36,6 +40,10 @@ struct Connection {
   std::string peer;
 };
 
+// A process of the job sends its token in the first header, and at most HTTP/2's first window of 64
+// KiB before it is read.
+inline constexpr uint64_t kUnprovenBytesMax = 256 << 10;
+
 // Ends the connection if its descriptor still is that socket. gRPC notices the end and cleans up.
 void ShutDown(const Connection& connection);
 
@@ -46,8 +54,10 @@ class UnprovenConnections {
     uint32_t in_all = 0;
   };
   // Limits for a server at `listen` that may have `all` connections of the job. `asked` 0: the
-  // default, or `all` if it only listens on loopback.
-  static Bounds BoundsFor(std::string_view listen, uint32_t asked, uint32_t all);
+  // default, or `all` if it only listens on loopback. At most half of the process's `descriptors`,
+  // so that some are left for the job.
+  static Bounds BoundsFor(std::string_view listen, uint32_t asked, uint32_t all,
+                          uint64_t descriptors);
 
   explicit UnprovenConnections(Bounds bounds) : bounds_(bounds) {}
 
@@ -60,6 +70,10 @@ class UnprovenConnections {
   // The oldest of all, to be closed when the process has no free descriptor.
   std::optional<Connection> TakeOldest();
 
+  // Connections that have sent more than kUnprovenBytesMax, to be closed. Forgets those that are
+  // closed. Each call looks at some; the next call goes on.
+  std::vector<Connection> TakeGreedy();
+
   size_t size() const;
 
  private:
@@ -69,9 +83,13 @@ class UnprovenConnections {
   const Bounds bounds_;
   mutable std::mutex mutex_;  // guards the members below
   Order last_ = 0;
+  Order looked_at_ = 0;  // the last that TakeGreedy looked at
   std::map<Order, Connection> connections_;
   std::map<std::string, Order> by_peer_;
   std::map<std::string, std::set<Order>> by_host_;
 };
+
+// How many files this process may have open.
+uint64_t DescriptorLimit();
 
 }  // namespace paceline::wire

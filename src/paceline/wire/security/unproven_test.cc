@@ -65,14 +65,18 @@ TEST(UnprovenConnections, AllAddressesTogetherHaveABoundToo) {
 }
 
 TEST(UnprovenConnections, BoundsAreSharedOnLoopbackAndMayBeGiven) {
-  const auto of = [](const char* listen, uint32_t asked, uint32_t all) {
-    const auto bounds = UnprovenConnections::BoundsFor(listen, asked, all);
+  const auto of = [](const char* listen, uint32_t asked, uint32_t all,
+                     uint64_t descriptors = 1'000'000) {
+    const auto bounds = UnprovenConnections::BoundsFor(listen, asked, all, descriptors);
     return std::pair(bounds.per_host, bounds.in_all);
   };
   EXPECT_EQ(of("10.0.0.1:1", 0, 20'000), std::pair(1024u, 20'000u));
   EXPECT_EQ(of("127.0.0.1:1", 0, 20'000), std::pair(20'000u, 20'000u));
   EXPECT_EQ(of("10.0.0.1:1", 7, 20'000), std::pair(7u, 20'000u));
   EXPECT_EQ(of("127.0.0.1:1", 0, 0), std::pair(1024u, 1024u));
+  EXPECT_EQ(of("127.0.0.1:1", 0, 20'000, 20'000), std::pair(10'000u, 10'000u))
+      << "the job has descriptors left";
+  EXPECT_EQ(of("10.0.0.1:1", 5'000, 20'000, 1'024), std::pair(512u, 512u));
   UnprovenConnections nothing({.per_host = 0, .in_all = 0});
   EXPECT_FALSE(nothing.Add(From("10.0.0.1:1"))) << "there is nobody to go";
 }
@@ -85,6 +89,56 @@ TEST(UnprovenConnections, ThePortOfADeadOneIsUsedAgain) {
   connections.Prove("ipv4:10.0.0.1:1");
   EXPECT_EQ(connections.size(), 0u);
   EXPECT_FALSE(connections.TakeOldest());
+}
+
+// A TCP connection to this process: the accepted end, as the listener tells it, and the peer's.
+struct Accepted {
+  Fd here;
+  Fd there;
+  Connection told;
+};
+
+Accepted AcceptOne(const std::string& peer) {
+  const Fd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_storage address = AddressOf("127.0.0.1", 0);
+  socklen_t size = sizeof(sockaddr_in);
+  auto* name = reinterpret_cast<sockaddr*>(&address);
+  EXPECT_EQ(bind(listening.get(), name, size), 0);
+  EXPECT_EQ(listen(listening.get(), 1), 0);
+  EXPECT_EQ(getsockname(listening.get(), name, &size), 0);
+  Accepted accepted{.here = Fd(), .there = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+                    .told = From(peer)};
+  EXPECT_EQ(connect(accepted.there.get(), name, size), 0);
+  accepted.here = Fd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+  struct stat socket {};
+  EXPECT_EQ(fstat(accepted.here.get(), &socket), 0);
+  accepted.told.fd = accepted.here.get();
+  accepted.told.inode = socket.st_ino;
+  return accepted;
+}
+
+TEST(UnprovenConnections, OneThatSendsTooMuchWithoutTheTokenGoes) {
+  UnprovenConnections connections({.per_host = 10, .in_all = 10});
+  const Accepted greedy = AcceptOne("10.0.0.1:1");
+  const Accepted modest = AcceptOne("10.0.0.1:2");
+  Accepted closed = AcceptOne("10.0.0.1:3");
+  for (const Accepted* one : {&greedy, &modest, static_cast<const Accepted*>(&closed)}) {
+    connections.Add(one->told);
+  }
+  EXPECT_TRUE(connections.TakeGreedy().empty());
+  const std::string sent(64 << 10, 'x');
+  std::string got(sent.size(), ' ');
+  for (uint64_t bytes = 0; bytes <= kUnprovenBytesMax; bytes += sent.size()) {
+    ASSERT_EQ(send(greedy.there.get(), sent.data(), sent.size(), 0), ssize_t(sent.size()));
+    ASSERT_EQ(recv(greedy.here.get(), got.data(), got.size(), MSG_WAITALL), ssize_t(got.size()));
+  }
+  ASSERT_EQ(send(modest.there.get(), sent.data(), 1000, 0), 1000);
+  closed.here = Fd();
+  const auto taken = connections.TakeGreedy();
+  ASSERT_EQ(taken.size(), 1u);
+  EXPECT_EQ(taken.front().peer, "10.0.0.1:1");
+  EXPECT_EQ(connections.size(), 1u) << "the closed one is forgotten";
+  EXPECT_TRUE(connections.TakeGreedy().empty());
 }
 
 TEST(ShutDown, EndsTheSocketThatWasMeantAndNoOther) {

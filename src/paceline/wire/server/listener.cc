@@ -20,6 +20,7 @@
 namespace paceline::wire {
 namespace {
 
+constexpr int kLookMilliseconds = 100;
 constexpr int kPauseMilliseconds = 10;  // pause before accepting again without a free descriptor
 
 int PortOf(const sockaddr_storage& address) {
@@ -132,7 +133,8 @@ void Listener::Run() {
   std::vector<pollfd> waits = {{.fd = stop_.get(), .events = POLLIN, .revents = 0}};
   for (const Fd& fd : sockets_) waits.push_back({.fd = fd.get(), .events = POLLIN, .revents = 0});
   for (;;) {
-    if (poll(waits.data(), waits.size(), -1) < 0 && errno != EINTR) return;
+    const int patience = hooks_.look() ? kLookMilliseconds : -1;
+    if (poll(waits.data(), waits.size(), patience) < 0 && errno != EINTR) return;
     if (waits.front().revents != 0) return;
     for (size_t i = 1; i < waits.size(); ++i) {
       if (waits[i].revents != 0) AcceptAll(waits[i].fd);

@@ -27,11 +27,13 @@ class Listener {
 
   int port() const { return port_; }
 
-  // Called once. Both hooks run on the listener's thread. `take` owns the descriptor; `make_room`
-  // is called if the process has no free descriptor for the next connection.
+  // Called once. The hooks run on the listener's thread. `take` owns the descriptor; `make_room`
+  // is called if the process has no free descriptor for the next connection. `look` is called every
+  // 100 ms while it returns true, and after each connection.
   struct Hooks {
     std::function<void(Connection)> take;
     std::function<void()> make_room;
+    std::function<bool()> look;
   };
   void Start(Hooks hooks);
 

@@ -200,7 +200,7 @@ class MasterServer::Service {
         guard(parts.options.credentials,
               UnprovenConnections::BoundsFor(parts.options.listen,
                                              parts.options.unproven_per_peer_max,
-                                             StreamsInAll(parts.options))),
+                                             StreamsInAll(parts.options), DescriptorLimit())),
         master(&parts, &guard),
         control(&parts, &guard),
         enrollment(&parts.options, &guard) {}

@@ -95,11 +95,16 @@ absl::StatusOr<std::unique_ptr<JobServer>> JobServer::Start(grpc::ServerBuilder*
   server->server_ = builder->BuildAndStart();
   if (server->server_ == nullptr) return absl::InternalError("gRPC makes no server");
   JobServer* const raw = server.get();
+  const auto make_room = [unproven] {
+    if (const auto out = unproven->TakeOldest()) ShutDown(*out);
+  };
+  const auto look = [unproven] {
+    for (const Connection& out : unproven->TakeGreedy()) ShutDown(out);
+    return unproven->size() > 0;
+  };
   server->listener_->Start({.take = [raw](Connection c) { raw->Accept(std::move(c)); },
-                            .make_room =
-                                [unproven] {
-                                  if (const auto out = unproven->TakeOldest()) ShutDown(*out);
-                                }});
+                            .make_room = make_room,
+                            .look = look});
   return server;
 }
 
