@@ -64,7 +64,7 @@ struct CleanPlan {
 };
 
 bool IsLocked(const std::string& path) {
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   return file.is_open() && flock(file.get(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
@@ -172,13 +172,18 @@ void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& 
     return;
   }
   plan->removed.push_back({"run directory", job.run_dir, why});
+  // A copy of a run directory has the id of the job that the images may still be of.
+  const std::string entry = root + "/jobs/" + job.id + ".json";
+  const std::string known_dir = RunDirOfRegistryEntry(entry);
+  if (!known_dir.empty() && known_dir != job.run_dir && access(known_dir.c_str(), F_OK) == 0) {
+    return;
+  }
   for (const std::string& home : ArenaHomes()) {
     const std::string path = home + "/" + job.id;
     if (access(path.c_str(), F_OK) != 0) continue;
     plan->removed.push_back({"checkpoints in memory", path, "its run directory goes"});
   }
-  const std::string entry = root + "/jobs/" + job.id + ".json";
-  if (RunDirOfRegistryEntry(entry) == job.run_dir) {
+  if (known_dir == job.run_dir) {
     plan->removed.push_back({"registry entry", entry, "its run directory goes"});
   }
 }
@@ -264,7 +269,7 @@ int RunClean(Invocation& invocation) {
   if (Check problem = CheckRuntimeDirectory(root)) return out.Fail(*problem);
   CleanPlan plan;
   for (const std::string& word : invocation.line.positionals) {
-    const auto job = ReadJobPlace(word);
+    const auto job = ReadOwnJobPlace(word);
     if (!job.ok()) return out.Fail(job.problem());
     PlanRunDir(*job, "named on the command line", root, &plan);
   }

@@ -158,7 +158,7 @@ Result<FoundJob> FindJob(const Environment& environment, const std::string& aske
     const bool is_there = stat(asked.c_str(), &status) == 0;
     const bool is_hidden = !is_there && errno == EACCES && asked.find('/') != std::string::npos;
     if (!is_hidden && !(is_there && S_ISDIR(status.st_mode))) return FindNamed(jobs, asked);
-    auto place = ReadJobPlace(asked);
+    auto place = use == JobUse::kChange ? ReadOwnJobPlace(asked) : ReadJobPlace(asked);
     if (!place.ok()) return place.problem();
     return FoundJob{*std::move(place)};
   }

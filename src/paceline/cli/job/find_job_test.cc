@@ -76,6 +76,38 @@ TEST_F(KnownNames, TheSentenceSaysWhatSeveralJobsShare) {
   EXPECT_EQ(Find("nosuch").problem().code, "PL-E024");
 }
 
+TEST_F(KnownNames, AnIdThatIsNoNameIsOfNoJob) {
+  Add("st-11aa", "st");
+  const std::string run_dir = dir_.path() + "/runs/st-11aa";
+  for (const char* id : {"../../precious", "..", "a/b", "\x1b[31m", ""}) {
+    const nlohmann::json card = {{"schema", "paceline.job/1"}, {"id", id}};
+    ASSERT_TRUE(ReplaceFile(run_dir + "/job.json", PrintJson(card), 0600).ok());
+    const auto found = Find(run_dir);
+    ASSERT_FALSE(found.ok()) << id;
+    EXPECT_EQ(found.problem().code, "PL-E025") << id;
+  }
+}
+
+TEST_F(KnownNames, WhatChangesAJobTakesNoneOfAnotherUser) {
+  if (getuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  Add("st-11aa", "st");
+  const std::string run_dir = dir_.path() + "/runs/st-11aa";
+  ASSERT_EQ(chown((run_dir + "/job.json").c_str(), 65534, 65534), 0);
+  const auto found = Find(run_dir);
+  ASSERT_FALSE(found.ok());
+  EXPECT_EQ(found.problem().code, "PL-E024");
+  EXPECT_EQ(found.problem().why, "it belongs to user 65534");
+  EXPECT_TRUE(FindJob(environment_, run_dir, JobUse::kShow, "/here").ok());
+}
+
+TEST_F(KnownNames, APipeInThePlaceOfAFileReadsAsEmpty) {
+  Add("st-11aa", "st");
+  const std::string run_dir = dir_.path() + "/runs/st-11aa";
+  ASSERT_EQ(unlink((run_dir + "/job.json").c_str()), 0);
+  ASSERT_EQ(mkfifo((run_dir + "/job.json").c_str(), 0600), 0);
+  EXPECT_EQ(Find(run_dir).problem().code, "PL-E025");
+}
+
 TEST_F(KnownNames, WhatChangesAJobTakesNoneOfAnotherDirectory) {
   EXPECT_EQ(Here(JobUse::kChange), "PL-E022: no job of this user is known there");
   Add("lone-1", "lone", "/there", true);

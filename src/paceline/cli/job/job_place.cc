@@ -18,6 +18,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/moved_dir.h"
 #include "paceline/model/job_file_limit.h"
+#include "paceline/wire/codec/judge.h"
 
 namespace paceline::cli {
 namespace {
@@ -52,14 +53,18 @@ std::string Absolute(const std::string& path) {
   return realpath(path.c_str(), resolved) != nullptr ? resolved : path;
 }
 
-Problem NotYours(const std::string& run_dir) {
+std::optional<uid_t> OtherOwner(const std::string& path) {
   struct stat status {};
-  const bool is_known = lstat(run_dir.c_str(), &status) == 0 && status.st_uid != getuid();
+  const bool is_other = lstat(path.c_str(), &status) == 0 && status.st_uid != getuid();
+  return is_other ? std::optional(status.st_uid) : std::nullopt;
+}
+
+Problem NotYours(const std::string& run_dir, std::optional<uid_t> owner, std::string_view what) {
   return Problem{.code = "PL-E024",
-                 .what = "the job in " + run_dir + " cannot be looked at",
+                 .what = Concat("the job in ", run_dir, " cannot be ", what),
                  .where = "--job " + ShellWord(run_dir),
-                 .why = is_known ? "it belongs to user " + std::to_string(status.st_uid)
-                                 : "its files are not readable by you",
+                 .why = owner ? "it belongs to user " + std::to_string(*owner)
+                              : "its files are not readable by you",
                  .fix = "run the command as the user who started the job"};
 }
 
@@ -206,8 +211,9 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
   return place;
 }
 
+// The id becomes a part of paths, so no text that is not a name is taken for one.
 bool IsJobJson(const PlainJson& json) {
-  return JsonText(json, "schema") == "paceline.job/1" && !JsonText(json, "id").empty();
+  return JsonText(json, "schema") == "paceline.job/1" && wire::IsName(JsonText(json, "id"));
 }
 
 }  // namespace
@@ -215,17 +221,27 @@ bool IsJobJson(const PlainJson& json) {
 Result<JobPlace> ReadJobPlace(const std::string& run_dir) {
   const std::string path = run_dir + "/job.json";
   if (access(path.c_str(), F_OK) != 0) {
-    if (errno == EACCES) return NotYours(run_dir);
+    if (errno == EACCES) return NotYours(run_dir, OtherOwner(run_dir), "looked at");
     return NoSuchJob(run_dir, "the directory has no job.json");
   }
   const PlainJson json = ReadJson(path);
   if (IsJobJson(json)) return PlaceFrom(json, run_dir);
-  if (access(path.c_str(), R_OK) != 0) return NotYours(run_dir);
+  if (access(path.c_str(), R_OK) != 0) return NotYours(run_dir, OtherOwner(run_dir), "looked at");
   return Problem{.code = "PL-E025",
                  .what = path + " is damaged",
                  .where = path,
-                 .why = "it is not a \"paceline.job/1\" object",
+                 .why = "it is not a \"paceline.job/1\" object with the id of a job",
                  .fix = "paceline events --job " + ShellWord(run_dir)};
+}
+
+Result<JobPlace> ReadOwnJobPlace(const std::string& run_dir) {
+  auto place = ReadJobPlace(run_dir);
+  if (!place.ok()) return place;
+  for (const std::string& path : {place->run_dir, place->run_dir + "/job.json"}) {
+    const auto owner = OtherOwner(path);
+    if (owner) return NotYours(run_dir, owner, "changed");
+  }
+  return place;
 }
 
 std::vector<JobPlace> KnownJobs(const Environment& environment) {

@@ -67,6 +67,9 @@ Check CheckRuntimeDirectory(const std::string& path);
 
 // PL-E025 for damaged files, PL-E024 when there is no job.json.
 Result<JobPlace> ReadJobPlace(const std::string& run_dir);
+// The same, for a command that changes the job: PL-E024 if the directory or its job.json is another
+// user's. What such a file names would be stopped or removed with this user's rights.
+Result<JobPlace> ReadOwnJobPlace(const std::string& run_dir);
 
 // How the job ended, in job.json of a host that joined; none: it did not hear of the end.
 std::optional<JobEnd> JobEndIn(const nlohmann::json& job);

@@ -8,6 +8,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
+#include "paceline/cli/job/moved_dir.h"
 #include "paceline/cli/job/remote.h"
 
 namespace paceline::cli {
@@ -87,10 +88,17 @@ int NotRunning(const JobPlace& place, Output& out) {
                    .fix = ResumeCommand(place.run_dir)});
 }
 
+// job.json may have been written by anybody who made the run directory, so it does not choose which
+// process gets a signal: a launcher holds the lock of its run directory.
+bool IsLauncherOf(const JobPlace& place) {
+  if (place.is_run_dir_gone) return IsPacelineProcess(place.launcher_pid);
+  return RunDirHeldBy(place.launcher_pid, place.id) == place.run_dir;
+}
+
 bool SignalLauncher(const JobPlace& place) {
   const Fd launcher =
       agent::OpenPidfd({static_cast<pid_t>(place.launcher_pid), place.launcher_start});
-  return launcher.is_open() && ::kill(place.launcher_pid, SIGTERM) == 0;
+  return launcher.is_open() && IsLauncherOf(place) && ::kill(place.launcher_pid, SIGTERM) == 0;
 }
 
 // Without the run directory this command cannot read the master's token, but the launcher has it.

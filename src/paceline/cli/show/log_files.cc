@@ -62,7 +62,7 @@ void AddGeneration(const std::string& folder, const LogFile& origin, const LogSe
 
 std::string ReadRange(const std::string& path, uint64_t offset, size_t bytes_max) {
   std::string bytes;
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file.is_open()) return bytes;
   bytes.resize(bytes_max);
   size_t size = 0;

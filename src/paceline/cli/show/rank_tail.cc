@@ -129,7 +129,7 @@ void RankTail::FoundEntry(const Directory& directory, const std::string& name, b
   auto [entry, is_new] = files_.try_emplace(path);
   File& file = entry->second;
   if (is_new) {
-    file.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    file.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     file.source = {directory.node, rank->first, rank->second, "", *directory.generation};
     if (file.fd.is_open() && !from_start) file.offset = BeginOfLastLine(file.fd.get());
   }
