@@ -74,13 +74,14 @@ absl::Status Replace(const std::string& path, std::string_view text, mode_t mode
 
 }  // namespace
 
+// O_NONBLOCK: a pipe in the place of a file would block for ever. It reads as empty.
 std::string ReadText(const std::string& path, size_t bytes_max) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return fd.is_open() ? ReadFrom(fd.get(), 0, bytes_max) : std::string();
 }
 
 std::string ReadTail(const std::string& path, size_t bytes_max) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!fd.is_open()) return std::string();
   const off_t size = ::lseek(fd.get(), 0, SEEK_END);
   return ReadFrom(fd.get(), std::max<off_t>(0, size - static_cast<off_t>(bytes_max)), bytes_max);

@@ -34,7 +34,7 @@ bool Fits(const PageHeader& page, const PageIdentity& identity) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PageFile>> PageFile::Open(const std::string& path) {
-  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot open ", path));
   struct stat found {};
   if (::fstat(fd.get(), &found) != 0 || !S_ISREG(found.st_mode) ||

@@ -5,6 +5,8 @@
 #include <sys/vfs.h>
 
 #include <cerrno>
+#include <climits>
+#include <cstdlib>
 #include <limits>
 #include <memory>
 
@@ -46,13 +48,26 @@ absl::StatusOr<uint64_t> SchemaOf(sqlite3* db, const std::string& path) {
        .fix = "resume the job with the version that started it"});
 }
 
+// SQLite refuses a path with a symbolic link anywhere in it. Only the file itself must not be one.
+std::string InRealFolder(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  char real[PATH_MAX];
+  if (realpath(folder.c_str(), real) == nullptr) return path;
+  return Concat(real, "/", slash == std::string::npos ? path : path.substr(slash + 1));
+}
+
 }  // namespace
 
 void SqliteEnd::operator()(sqlite3* db) const { sqlite3_close(db); }
 void SqliteEnd::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 
-absl::StatusOr<Database> OpenToWrite(const std::string& path, const char* create, int log_pages) {
+absl::StatusOr<Database> OpenToWrite(const std::string& asked, const char* create, int log_pages) {
   sqlite3* raw = nullptr;
+  const std::string path = InRealFolder(asked);
+  // SQLite gives its other files the mode of this one. Only a new file is opened here: to close a
+  // descriptor of a database would end the locks that this process has on it.
+  Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
   const int result = sqlite3_open_v2(
       path.c_str(), &raw,
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,
@@ -80,8 +95,9 @@ void KeptRoom::Keep() {
   if (failed == 0) until_ = wanted;
 }
 
-absl::StatusOr<Database> OpenToRead(const std::string& path) {
+absl::StatusOr<Database> OpenToRead(const std::string& asked) {
   sqlite3* raw = nullptr;
+  const std::string path = InRealFolder(asked);
   const int result =
       sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, nullptr);
   Database db(raw);

@@ -147,6 +147,24 @@ TEST_F(JournalTest, WhatIsDurableComesBack) {
   EXPECT_EQ(ReadJournal(Path() + "x").status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(JournalTest, TheFolderMayBeALinkAndTheFileMayNot) {
+  const std::string link = dir_ / "link";
+  fs::create_directory(dir_ / "real");
+  fs::create_directory_symlink("real", link);
+  std::vector<core::Record> records;
+  {
+    auto journal = Journal::Open({.path = link + "/journal.db"}, &records);
+    ASSERT_TRUE(journal.ok()) << journal.status();
+  }
+  EXPECT_TRUE(ReadJournal(link + "/journal.db").ok());
+  for (const auto& entry : fs::directory_iterator(dir_ / "real")) {
+    EXPECT_EQ(fs::status(entry).permissions(), fs::perms::owner_read | fs::perms::owner_write)
+        << entry.path();
+  }
+  fs::create_symlink(dir_ / "real/journal.db", dir_ / "other.db");
+  EXPECT_FALSE(Journal::Open({.path = dir_ / "other.db"}, &records).ok());
+}
+
 TEST_F(JournalTest, PagesAreReadWhileItIsWritten) {
   std::vector<core::Record> records;
   Answers answers;

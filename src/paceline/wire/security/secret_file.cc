@@ -56,7 +56,7 @@ absl::Status WriteSecretFile(const std::string& path, std::string_view text) {
 }
 
 absl::StatusOr<std::string> ReadSecretFile(const std::string& path, size_t bytes_max) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0) return Errno(path);
   absl::StatusOr<std::string> text = ReadAll(fd, path, bytes_max);
   close(fd);
