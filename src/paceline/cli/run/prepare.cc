@@ -24,6 +24,7 @@
 #include "paceline/cli/run/own_address.h"
 #include "paceline/cli/run/placed_credentials.h"
 #include "paceline/cli/run/port_turn.h"
+#include "paceline/cli/run/secret_file.h"
 #include "paceline/cli/run/wait_teller.h"
 #include "paceline/model/job_file_limit.h"
 #include "paceline/wire/client/control_client.h"
@@ -33,7 +34,6 @@
 namespace paceline::cli {
 namespace {
 
-constexpr size_t kSecretBytesMax = 4096;
 // A host may be started long before the one that runs the master, as under torchrun.
 constexpr auto kJoinTimeout = std::chrono::minutes(10);
 // A master serves within this time after its launcher has begun.
@@ -214,7 +214,7 @@ class Preparation {
       if (!id.ok()) return id.problem();
       run_.spec.job_id = *id;
     } else if (!request_.token_file.empty()) {
-      auto given = ReadTokenFile();
+      auto given = ReadTokenFile(request_.token_file);
       if (!given.ok()) return given.problem();
       token = *given;
     }
@@ -293,26 +293,21 @@ class Preparation {
   Result<wire::JoinString> JoinStringToUse() {
     if (!request_.credentials.empty()) return PlacedJoin(request_.credentials, address_);
     if (!request_.join.empty()) {
-      std::string text = request_.join;
-      if (text.find('/') != std::string::npos && !text.starts_with("paceline-join:")) {
-        if (Check problem = CheckPrivate(text)) return *problem;
-        text = std::string(Trimmed(ReadText(text, kSecretBytesMax)));
-      }
-      const absl::StatusOr<wire::JoinString> join = wire::ParseJoinString(text);
+      auto text = ReadJoinText(request_.join);
+      if (!text.ok()) return text.problem();
+      const absl::StatusOr<wire::JoinString> join = wire::ParseJoinString(*text);
       if (join.ok()) return *join;
       return Failed("PL-E104", "the join string is not usable", join.status());
     }
     if (!request_.token_file.empty()) {
-      auto token = ReadTokenFile();
+      auto token = ReadTokenFile(request_.token_file);
       if (!token.ok()) return token.problem();
       return wire::JoinString{.address = address_, .ca_sha256 = "", .token = *token};
     }
     const std::string run_dir = RunDirOfLivingMaster(Registered(run_.runtime_dir, address_));
     if (!run_dir.empty()) {
       return wire::JoinString{
-          .address = address_,
-          .ca_sha256 = "",
-          .token = std::string(Trimmed(ReadText(run_dir + "/token", kSecretBytesMax)))};
+          .address = address_, .ca_sha256 = "", .token = ReadSecret(run_dir + "/token")};
     }
     // This host has the address and would run the master, but another process listens there.
     const bool is_stranger = !request_.is_master_host.has_value() &&
@@ -357,7 +352,7 @@ class Preparation {
     run_.listen = run_.card.master_address;
     run_.is_resumed = true;
     run_.is_whole_job = run_.card.has_master && run_.card.nodes.size() >= run_.spec.nodes_max;
-    const std::string token(Trimmed(ReadText(run_.dir.path + "/token", kSecretBytesMax)));
+    const std::string token = ReadSecret(run_.dir.path + "/token");
     absl::StatusOr<wire::Credentials> tls = wire::LoadCredentials(run_.dir.path + "/tls", token);
     run_.credentials = tls.ok() ? *std::move(tls) : wire::Credentials{.token = token};
     run_.former_end = run_.card.end;
@@ -395,31 +390,6 @@ class Preparation {
       name = FreeNodeName(input_.facts.host_name, count, Registered(run_.runtime_dir, address_));
     }
     run_.card.nodes = NodesNamed(name, count);
-  }
-
-  // A missing file is reported when it is read.
-  static Check CheckPrivate(const std::string& path) {
-    struct stat found {};
-    if (::stat(path.c_str(), &found) != 0) return std::nullopt;
-    if (found.st_uid == ::geteuid() && (found.st_mode & 077) == 0) return std::nullopt;
-    return Problem{.code = "PL-E103",
-                   .what = "a file with the job's secret is readable by others",
-                   .where = path,
-                   .why = "anybody who reads it can control the job",
-                   .fix = Concat("chmod 600 ", path)};
-  }
-
-  Result<std::string> ReadTokenFile() const {
-    const std::string& path = request_.token_file;
-    if (Check problem = CheckPrivate(path)) return *problem;
-    const bool exists = ::access(path.c_str(), F_OK) == 0;
-    std::string token(Trimmed(ReadText(path, kSecretBytesMax)));
-    if (wire::IsToken(token)) return token;
-    return Problem{.code = "PL-E102",
-                   .what = "the token file holds no token",
-                   .where = path,
-                   .why = exists ? "a token is 64 hexadecimal digits" : "there is no such file",
-                   .fix = Concat("openssl rand -hex 32 > ", path, "; chmod 600 ", path)};
   }
 
   Check MakeTls(const std::string& token) {

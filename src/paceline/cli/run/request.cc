@@ -1,8 +1,5 @@
 #include "paceline/cli/run/request.h"
 
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <map>
@@ -12,6 +9,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/entry.h"
 #include "paceline/cli/run/interpreter.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/wire/codec/judge.h"
@@ -75,67 +73,19 @@ class RequestMaker {
   }
 
   Check TakeEntry() {
-    if (line_.positionals.empty()) {
-      // The run directory has the script, or no rank runs here.
-      if (request_.resume || settings_.Integer("job.local_nodes") == 0) return std::nullopt;
-      return Problem{.code = "PL-E007",
-                     .what = "no script was given",
-                     .where = "the command line",
-                     .why = "flags come first, then the script, then its arguments",
-                     .fix = "paceline run --nproc-per-node 2 train.py"};
-    }
+    // The run directory has the script, or no rank runs here.
+    const bool may_lack = request_.resume || settings_.Integer("job.local_nodes") == 0;
+    if (line_.positionals.empty() && may_lack) return std::nullopt;
+    const EntrySwitches switches = {.is_module = Switch("module") && !Switch("run_path"),
+                                    .is_program = Switch("no_python") && !Switch("run_path")};
+    const auto entry = FindEntry(line_.positionals, switches, environment_, facts_);
+    if (!entry.ok()) return entry.problem();
     LaunchSpec& launch = request_.launch;
+    launch.entry = *entry;
     launch.target = line_.positionals.front();
-    if (launch.target.empty()) {
-      return Problem{.code = "PL-E007",
-                     .what = "no script was given",
-                     .where = "the command line",
-                     .why =
-                         "the first word after the flags is empty, as a variable of the shell "
-                         "that is not set",
-                     .fix = "paceline run --nproc-per-node 2 train.py"};
-    }
     launch.args.assign(line_.positionals.begin() + 1, line_.positionals.end());
     launch.cwd = facts_.cwd;
-    if (launch.cwd.empty()) {
-      return Problem{.code = "PL-E008",
-                     .what = "the script " + launch.target + " cannot be run",
-                     .where = "the current directory",
-                     .why = "it was removed, or may not be read, and ranks start in it",
-                     .fix = "cd to another directory"};
-    }
-    if (Switch("no_python") && !Switch("run_path")) {
-      if (Switch("module")) {
-        return Conflict("--no-python and --module exclude each other",
-                        "a module needs Python to run it", "leave one of them out");
-      }
-      launch.entry = EntryKind::kExec;
-      if (!FindProgram(environment_, launch.target).empty()) return std::nullopt;
-      return MissingScript("no executable file of that name is there or in PATH");
-    }
-    if (Switch("module") && !Switch("run_path")) {
-      launch.entry = EntryKind::kModule;
-      return std::nullopt;
-    }
-    launch.entry = EntryKind::kScript;
-    struct stat status {};
-    if (stat(launch.target.c_str(), &status) != 0) return MissingScript("there is no such file");
-    if (access(launch.target.c_str(), R_OK) != 0) return MissingScript("it is not readable by you");
-    const std::string main = launch.target + "/__main__.py";
-    if (S_ISDIR(status.st_mode) && access(main.c_str(), F_OK) != 0) {
-      return MissingScript("it is a folder without a __main__.py");
-    }
     return std::nullopt;
-  }
-
-  Problem MissingScript(const std::string& why) const {
-    return Problem{.code = "PL-E008",
-                   .what = "the script " + request_.launch.target + " cannot be run",
-                   .where = facts_.cwd,
-                   .why = why,
-                   .fix = request_.launch.target.starts_with("-")
-                              ? "the script stands after paceline's flags"
-                              : "check the path; ls " + ShellWord(request_.launch.target)};
   }
 
   // Needed also for a program that is not Python, because the starter, the parent of all ranks, is.
