@@ -26,6 +26,7 @@ def test_an_exception_of_the_script_is_tried_twice(job: Job) -> None:
     assert len(job.events("world_formed")) == 2, job.stderr
     lines = why.splitlines()
     assert lines[0].startswith("rank 0 on node0 failed: KeyError: 'labels' (train.py:1)"), why
-    stop = "then: stops with exit code 1: your script fails before its first step: KeyError"
+    stop = ("then: paceline ends the job with exit code 1: "
+            "your script fails before its first step: KeyError")
     assert lines[1].startswith(stop), why
     assert "now: the job has ended with exit code 1" in lines, why

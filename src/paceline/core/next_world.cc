@@ -360,7 +360,7 @@ bool FormNextWorld(Turn& turn) {
 }
 
 std::string WhyItEnds(const JobState& state) {
-  if (state.incident.pending) return "it lost a part";
+  if (state.incident.pending) return "one of its ranks or nodes is gone";
   return state.decision.rung == Rung::kMoveLayers ? "its layers move" : "it grows";
 }
 

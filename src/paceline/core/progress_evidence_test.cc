@@ -317,7 +317,8 @@ TEST_F(BrokenNode, AWorldWithoutAStepIsNotSaidToTrain) {
   Begin(/*nodes_min=*/2);
   const RankReport running{.pid = 7, .state = RankReport::State::kRunning};
   RunUntilTold({running});
-  EXPECT_EQ(running_, "world 1 runs: no step was seen in 30 s");
+  EXPECT_EQ(running_,
+            "world 1 has run for 30 s, and no rank has made a step that paceline can count");
 }
 
 // Some ranks evaluate or serve, and never make a step.

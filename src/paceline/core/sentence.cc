@@ -136,7 +136,8 @@ struct Teller {
   std::string operator()(const WorldRunning& fact) const {
     // The step is the first that the master heard of, which need not be the world's first.
     if (fact.has_no_step)
-      return NameOf(fact.generation) + " runs: no step was seen in " + ToString(kStepless);
+      return NameOf(fact.generation) + " has run for " + ToString(kStepless) +
+             ", and no rank has made a step that paceline can count";
     return NameOf(fact.generation) + " trains" +
            (fact.step >= 0 ? ", at step " + std::to_string(fact.step) : "");
   }
@@ -160,7 +161,8 @@ struct Teller {
     return fact.reason.empty() ? "the job waits" : fact.reason;
   }
   std::string operator()(const StopDecided& fact) const {
-    return "stops with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
+    return "paceline ends the job with exit code " + std::to_string(fact.exit_code) + ": " +
+           fact.reason;
   }
   std::string operator()(const RestoreDecided& fact) const {
     return NameOf(fact.generation) + " " + fact.reason;
@@ -194,7 +196,8 @@ struct Teller {
   }
   std::string operator()(const JobResumed& fact) const { return fact.reason; }
   std::string operator()(const JobFinished& fact) const {
-    return "finished with exit code " + std::to_string(fact.exit_code) + ": " + fact.reason;
+    return "the job has ended with exit code " + std::to_string(fact.exit_code) + ": " +
+           fact.reason;
   }
 };
 

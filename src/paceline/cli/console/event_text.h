@@ -19,8 +19,9 @@ std::string EventLine(const wire::JobEvent& event);
 // The same with another sentence.
 std::string EventLine(const wire::JobEvent& event, const std::string& sentence);
 
-// The sentences of a job's end give one reason three times: "stop: R", "stops with exit code 1: R",
-// "finished with exit code 1: R". Shortens those whose reason was told last.
+// The sentences of a job's end give one reason three times: "stop: R", "paceline ends the
+// job with exit code 1: R", "the job has ended with exit code 1: R". Shortens those whose reason
+// was told last.
 class ReasonTold {
  public:
   std::string Shorten(const wire::JobEvent& event);

@@ -168,7 +168,7 @@ std::optional<JobEvent> HangOf(const std::vector<JobEvent>& events, const Explan
   return hang;
 }
 
-// "Then rank 1 on a failed: SIGTERM." or "Then the job stops with exit code 143: …"; "" if the
+// "Then rank 1 on a failed: SIGTERM." or "Then paceline ends the job with exit code 143: …"; "" if the
 // verdict itself ended the hang, or nothing has yet.
 std::string EndOfHang(const Explanation& why) {
   if (!why.hang.has_value() || DetailOf(*why.hang, "acts") != "false") return "";
@@ -177,7 +177,7 @@ std::string EndOfHang(const Explanation& why) {
   ends.insert(ends.begin(), why.event);
   for (const JobEvent& event : ends) {
     const bool is_end = event.kind == "stop_decided" || event.kind == "job_finished";
-    if (is_end) return Concat("Then the job ", event.sentence, ".");
+    if (is_end) return Concat("Then ", event.sentence, ".");
   }
   return "";
 }

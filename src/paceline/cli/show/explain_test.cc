@@ -102,7 +102,8 @@ TEST(Explain, AFailureOfOneHostIsSoughtThere) {
       Event(1, "rank_failed", {}, {{"charged", "true"}, {"headline", "OSError: no (t.py:1)"}}),
       Event(2, "stop_decided", {1}), Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
   events[0].node = "B";
-  events[2].sentence = "finished with exit code 1: your script fails, each time on B: OSError";
+  events[2].sentence =
+      "the job has ended with exit code 1: your script fails, each time on B: OSError";
   EXPECT_EQ(Explain(events, 2, "r")->next,
             "find what fails on B at t.py:1 and on no other node, then paceline run --resume "
             "--run-dir r");
@@ -317,13 +318,14 @@ TEST(Explain, AReasonIsToldOnce) {
   JobEvent stop = Event(1, "recovery_decided", {}, {{"rung", "stop"}});
   stop.sentence = "stop: it fails: badly";
   JobEvent decided = Event(2, "stop_decided", {});
-  decided.sentence = "stops with exit code 1: it fails: badly";
+  decided.sentence = "paceline ends the job with exit code 1: it fails: badly";
   JobEvent finished = Event(3, "job_finished", {});
-  finished.sentence = "finished with exit code 1: it fails: badly; step 5 is not in storage";
+  finished.sentence =
+      "the job has ended with exit code 1: it fails: badly; step 5 is not in storage";
   ReasonTold told;
   EXPECT_EQ(told.Shorten(stop), "stop: it fails: badly");
   EXPECT_EQ(told.Shorten(Event(9, "rank_failed", {})), "event 9");
-  EXPECT_EQ(told.Shorten(decided), "stops with exit code 1");
+  EXPECT_EQ(told.Shorten(decided), "paceline ends the job with exit code 1");
   EXPECT_EQ(told.Shorten(finished), finished.sentence);
 }
 
@@ -345,11 +347,11 @@ TEST(Explain, AHangThatWasNamedIsToldAfterTheJobWasStopped) {
     std::vector<JobEvent> events = NamedHang();
     events.push_back(Event(3, "stop_decided", {2}, {{"exit_code", code}}));
     events.push_back(Event(4, "job_finished", {}, {{"exit_code", code}}));
-    events[2].sentence = "stops with exit code 143: SIGTERM";
+    events[2].sentence = "paceline ends the job with exit code 143: SIGTERM";
     const auto why = Explain(events, *LastIncident(events), "runs/a");
     ASSERT_TRUE(why->hang.has_value()) << code;
     EXPECT_EQ(why->hang->seq, 2U);
-    EXPECT_EQ(why->hang_end, "Then the job stops with exit code 143: SIGTERM.");
+    EXPECT_EQ(why->hang_end, "Then paceline ends the job with exit code 143: SIGTERM.");
   }
 }
 
@@ -360,7 +362,7 @@ TEST(Explain, AHangThatWasNamedIsToldIfTheJobEndsOtherwiseThanItStopped) {
   ASSERT_EQ(LastIncident(events), 4U);
   const auto why = Explain(events, 4, "runs/a");
   ASSERT_TRUE(why->hang.has_value());
-  EXPECT_EQ(why->hang_end, "Then the job event 4.");
+  EXPECT_EQ(why->hang_end, "Then event 4.");
 }
 
 TEST(Explain, AHangThatWasNamedIsToldAfterItsRankWasEnded) {
