@@ -383,7 +383,7 @@ def test_a_job_that_fails_before_its_launcher_has_connected(job: Job) -> None:
         shell = ["/bin/sh", "-c", "exit 7"]
         job.start([*TWO, "--passthrough-exit", "--max-restarts", "0", "--no-python"], shell)
         assert job.wait() == 7, job.stderr
-        assert "exited with status 7" in job.stderr
+        assert "exited with code 7" in job.stderr
         assert "The master died" not in job.stderr
         shutil.rmtree(job.run_dir)
 

@@ -30,6 +30,8 @@ _former_main: list[ModuleType] = []
 
 # The function that the interpreter itself calls for -m.
 _run_as_main: Callable[[str, bool], object] = vars(runpy)["_run_module_as_main"]
+# What ends that function by SystemExit if the module cannot be run.
+_EntryError: type[Exception] = vars(runpy)["_Error"]
 
 
 def execute(entry: Entry, *, on_error: Callable[[BaseException], None]) -> None:
@@ -44,7 +46,9 @@ def execute(entry: Entry, *, on_error: Callable[[BaseException], None]) -> None:
             _run_script(entry)
         else:
             _run_module(entry)
-    except SystemExit:
+    except SystemExit as end:
+        if isinstance(end.__context__, _EntryError):
+            on_error(_missing_entry(end.__context__))
         raise
     except BaseException as error:
         error.__traceback__ = _own_frames(error.__traceback__)
@@ -126,6 +130,13 @@ def _run_module(entry: Entry) -> None:
     if not os.environ.get("PYTHONSAFEPATH"):  # not the flag: the starter may have its own
         sys.path.insert(0, os.getcwd())
     _call(lambda: _run_as_main(entry.target, True))
+
+
+def _missing_entry(error: Exception) -> ImportError:
+    """The error of a module that cannot be run. Python itself prints only its text."""
+    text = str(error)
+    kind = ModuleNotFoundError if "No module named" in text else ImportError
+    return kind(text)
 
 
 def _call(run: Callable[[], object]) -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 
+from paceline._base.launch import has_one_host
 from paceline.errors import ArgumentError, PacelineError
 
 # Words of errors of the network or of a device that are plain RuntimeErrors.
@@ -18,14 +19,17 @@ _CHAIN_MAX = 16
 def is_final(error: BaseException, *, has_stepped: bool) -> bool:
     """Whether no restart can mend it: `is_final(SyntaxError(…), has_stepped=False)`.
 
-    True for the errors of paceline that say so, for a file of Python that cannot be compiled and,
-    before the first step, for an argument that paceline refuses.
+    True for the errors of paceline that say so and for a file of Python that cannot be compiled.
+    Before the first step also for an argument that paceline refuses and, on one host, for a module
+    that is missing. With several hosts, the module may be missing on one of them only.
     """
     if getattr(error, "is_final", False) is True:
         return True
     if isinstance(error, SyntaxError):
         # Text that is no file, such as "<string>", may come from the data.
         return error.filename is not None and os.path.isfile(error.filename)
+    if isinstance(error, ModuleNotFoundError):
+        return not has_stepped and has_one_host()
     return isinstance(error, ArgumentError) and not has_stepped
 
 

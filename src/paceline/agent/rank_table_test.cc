@@ -73,7 +73,7 @@ TEST_F(RankTableTest, AnEndIsToldAfterTheRankWasAdded) {
   ASSERT_EQ(ends.size(), 1u);
   EXPECT_EQ(ends[0].pid, pid);
   EXPECT_EQ(ends[0].generation, Generation(7));
-  EXPECT_EQ(ends[0].cause.headline, "exited with status 3");
+  EXPECT_EQ(ends[0].cause.headline, "exited with code 3");
   EXPECT_TRUE(table.is_empty());
 }
 

@@ -44,6 +44,21 @@ bool IsFromOutside(const ExitCause& cause) {
          (cause.code == kSigkill || cause.code == kSigterm);
 }
 
+// Exit codes after which another try may help. 75, 85 and 99 ask a scheduler for one (EX_TEMPFAIL,
+// HTCondor, Grid Engine). 120: Python could not write its output. From 124 on, `timeout`, shells
+// and containers tell of a time limit, of a program that could not be started, or of a signal.
+bool AsksForAnotherTry(int code) {
+  constexpr std::array<int, 4> kCodes = {75, 85, 99, 120};
+  constexpr int kFromShells = 124;
+  return code >= kFromShells || std::find(kCodes.begin(), kCodes.end(), code) != kCodes.end();
+}
+
+// True if the script ended itself by an exit code, without an exception.
+bool IsOwnExit(const ExitCause& cause) {
+  return cause.kind == ExitCause::Kind::kExited && cause.headline.starts_with(kExitedText) &&
+         !AsksForAnotherTry(cause.code) && !LooksLikeCascade(cause);
+}
+
 // The place where a survivor's connection broke is chance if a rank had ended before.
 bool HasSameCause(const BudgetState& budget, const ExitCause& cause) {
   if (NamesEarlyEnd(cause.headline) && NamesEarlyEnd(budget.last_headline)) return true;
@@ -90,10 +105,27 @@ uint32_t AlikeMax(const JobState& state) {
   return std::max(1U, state.spec.budgets.no_progress_failures);
 }
 
+std::string TimesText(const BudgetState& budget) {
+  return " (" + std::to_string(budget.same_failure_count) + " times without progress)";
+}
+
+// "your script fails at step 3: KeyError: 'x' (train.py:1) (3 times without progress)", "your
+// script exits with code 2 before its first step (2 times without progress); its last line …".
+std::string ScriptFails(const BudgetState& budget, const std::string& where) {
+  const std::string& what = budget.last_headline;
+  if (!what.starts_with(kExitedText)) {
+    return "your script fails " + where + ": " + what + TimesText(budget);
+  }
+  const size_t line = std::min(what.find(kLastLineText), what.size());
+  return "your script exits with code " +
+         what.substr(kExitedText.size(), line - kExitedText.size()) + " " + where +
+         TimesText(budget) + what.substr(line);
+}
+
 BudgetVerdict SameFailureVerdict(const JobState& state) {
   const BudgetState& budget = state.budget;
   const std::string where = StepText(budget.last_failure_step, budget.last_failure_step_count);
-  const std::string times = std::to_string(budget.same_failure_count) + " times without progress";
+  const std::string times = TimesText(budget);
   const bool one_of_many =
       budget.same_failure_nodes.size() == 1 && state.last_world.seats.size() > 1;
   if (budget.last_not_started) {
@@ -104,18 +136,16 @@ BudgetVerdict SameFailureVerdict(const JobState& state) {
                       (one_of_many                         ? "of " + node + " "
                        : state.last_world.seats.size() > 1 ? std::string("of every node ")
                                                            : std::string()) +
-                      budget.last_headline + " (" + times + "); see logs/" + node + "/starter.log"};
+                      budget.last_headline + times + "; see logs/" + node + "/starter.log"};
   }
   if (one_of_many) {
     MARK("same failure on one node");
-    return {true, "your script fails " + where + std::string(kEachTimeOnText) +
-                      state.NameOf(budget.same_failure_nodes.front()) + ": " +
-                      budget.last_headline + " (" + times + ")"};
+    return {true, ScriptFails(budget, where + std::string(kEachTimeOnText) +
+                                          state.NameOf(budget.same_failure_nodes.front()))};
   }
   MARK("same failure everywhere");
   const std::string nodes = state.last_world.seats.size() > 1 ? " on every node" : "";
-  return {true,
-          "your script fails " + where + nodes + ": " + budget.last_headline + " (" + times + ")"};
+  return {true, ScriptFails(budget, where + nodes)};
 }
 
 }  // namespace
@@ -149,7 +179,7 @@ std::string FailureText(const ExitCause& cause) {
   switch (cause.kind) {
     case ExitCause::Kind::kExited:
       if (!cause.headline.empty()) return cause.headline;
-      return "exited with code " + std::to_string(cause.code);
+      return std::string(kExitedText) + std::to_string(cause.code);
     case ExitCause::Kind::kSignaled:
       if (!cause.headline.empty()) return cause.headline;
       return "was killed by " + SignalText(cause.code);
@@ -167,6 +197,12 @@ bool TellsOfRank(const std::string& text) {
                                                       "made ", "called ", "raised ", "and rank"};
   return std::any_of(kVerbs.begin(), kVerbs.end(),
                      [&](std::string_view verb) { return text.rfind(verb, 0) == 0; });
+}
+
+std::string WithStep(const std::string& failure, const std::string& step) {
+  const size_t line = failure.find(kLastLineText);
+  if (line == std::string::npos) return failure + ", " + step;
+  return failure.substr(0, line) + " " + step + failure.substr(line);
 }
 
 std::string StepText(int64_t step, int64_t step_count) {
@@ -192,7 +228,7 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   budget.last_fingerprint = FailureFingerprint(fact.cause);
   budget.last_headline = FailureText(fact.cause);
   budget.last_is_final = fact.cause.is_final;
-  budget.last_is_repeatable = fact.cause.is_repeatable;
+  budget.last_is_repeatable = fact.cause.is_repeatable || IsOwnExit(fact.cause);
   budget.last_not_started = fact.cause.kind == ExitCause::Kind::kNotStarted;
   budget.last_before_step = fact.step < 0 && fact.step_count == 0;
   const bool no_further = budget.same_failure_count > 1 && fact.step < 0 && fact.step_count == 0;
@@ -281,7 +317,7 @@ BudgetVerdict JudgeRepeated(const JobState& state, bool can_go_without_blamed) {
   const size_t everywhere = std::min(state.last_world.seats.size(), kFailureNodesMax);
   const bool is_everywhere = budget.same_failure_nodes.size() >= everywhere;
   if (can_go_without_blamed && !is_everywhere) return {};
-  MARK("an exception comes again before the first step");
+  MARK("a failure comes again before the first step");
   return SameFailureVerdict(state);
 }
 

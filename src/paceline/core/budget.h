@@ -31,8 +31,9 @@
 // The job stops sooner for failures that no restart mends:
 //   - at the first one that its error record calls final;
 //   - at the second one if the script's own code raised the same exception before the first step of
-//     two worlds in a row. One bad host may be the cause: if only some nodes raised it, and others
-//     can take their seats, they are tried first.
+//     two worlds in a row, or exited there with the same code and last line. One bad host may be
+//     the cause: if only some nodes had the failure, and others can take their seats, they are
+//     tried first. Codes that ask a scheduler for another try, or tell of a signal, do not count.
 
 #include <string>
 #include <string_view>
@@ -48,7 +49,8 @@ namespace paceline::core {
 inline constexpr uint32_t kUnlikeFailuresExtra = 2;
 // Worlds in a row that may find their store's port taken.
 inline constexpr uint32_t kPortTakenMax = 5;
-// Worlds in a row in which the script's own code may raise one exception before the first step.
+// Worlds in a row in which the script's own code may raise one exception, or exit with one code,
+// before the first step.
 inline constexpr uint32_t kRepeatedMax = 2;
 inline constexpr size_t kFailureNodesMax = 4;
 inline constexpr Duration kQuietProgress = Duration::Seconds(600);
@@ -68,6 +70,10 @@ inline constexpr std::string_view kNotStartedText = "could not be started";
 // These words stand in the verdict on a script that fails on one of several nodes, before the
 // node's name.
 inline constexpr std::string_view kEachTimeOnText = ", each time on ";
+// What the headline of a rank that exited without an exception begins with, before the code.
+inline constexpr std::string_view kExitedText = "exited with code ";
+// Stands in such a headline between the code and the rank's last line on stderr.
+inline constexpr std::string_view kLastLineText = "; its last line on stderr was: ";
 // The end of a headline about a rank whose script returned while the other ranks still trained.
 inline constexpr std::string_view kEndedEarlyText = "had ended with exit code 0 before";
 
@@ -80,6 +86,9 @@ std::string FailureText(const ExitCause& cause);
 // True if "rank 3 " + text is a sentence, as with "was killed by SIGKILL". Otherwise the text is a
 // message of its own.
 bool TellsOfRank(const std::string& text);
+
+// "exited with code 2 before its first step; its last line …", "was killed by SIGKILL, at step 19".
+std::string WithStep(const std::string& failure, const std::string& step);
 
 // "at step 120", "after 50 optimizer steps", "before its first step".
 std::string StepText(int64_t step, int64_t step_count);
@@ -102,9 +111,10 @@ bool HasFailedAlike(const JobState& state);
 
 BudgetVerdict JudgeBudget(const JobState& state);
 
-// Exhausted if the failure of this world is an exception of the script's own code that ended the
-// world before, too, each time before the first step. `can_go_without_blamed`: enough other nodes
-// are here, so one bad host is replaced first, unless every node raised the exception.
+// Exhausted if the failure of this world is an exception or an exit code of the script's own code
+// that ended the world before, too, each time before the first step. `can_go_without_blamed`:
+// enough other nodes are here, so one bad host is replaced first, unless every node had the
+// failure.
 BudgetVerdict JudgeRepeated(const JobState& state, bool can_go_without_blamed);
 
 // The least time between the start of the failed world and that of the next one. If the failed

@@ -83,6 +83,35 @@ TEST(BudgetTest, AnExceptionOfTheScriptEndsTheJobAtTheSecondTime) {
   EXPECT_FALSE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/true).exhausted);
 }
 
+// A rank exits with this code before its first step in two worlds, as agents report it.
+BudgetVerdict ExitedTwice(int code, const std::string& last_line) {
+  JobState state;
+  RankFailed fact{.node = NodeId(1), .step = -1};
+  fact.cause.kind = ExitCause::Kind::kExited;
+  fact.cause.code = code;
+  fact.cause.fingerprint = "exit " + std::to_string(code) + ": " + last_line;
+  fact.cause.headline =
+      std::string(kExitedText) + std::to_string(code) + std::string(kLastLineText) + last_line;
+  for (int i = 0; i < 2; ++i) Charge(state, Instant(), fact);
+  EXPECT_FALSE(JudgeBudget(state).exhausted);
+  return JudgeRepeated(state, /*can_go_without_blamed=*/false);
+}
+
+TEST(BudgetTest, AnExitCodeOfTheScriptEndsTheJobAtTheSecondTime) {
+  const BudgetVerdict verdict = ExitedTwice(2, "train.py: error: no --lr");
+  EXPECT_TRUE(verdict.exhausted);
+  EXPECT_EQ(verdict.reason,
+            "your script exits with code 2 before its first step (2 times without progress); its "
+            "last line on stderr was: train.py: error: no --lr");
+}
+
+TEST(BudgetTest, ExitCodesThatAskForAnotherTryHaveThreeTries) {
+  for (const int code : {75, 85, 99, 120, 124, 137, 143}) {
+    EXPECT_FALSE(ExitedTwice(code, "").exhausted) << code;
+  }
+  EXPECT_FALSE(ExitedTwice(1, "curl: (7) connection refused").exhausted);
+}
+
 TEST(BudgetTest, AnExceptionFromOutsideHasThreeTries) {
   const RaisedTwice twice(/*is_repeatable=*/false);
   EXPECT_FALSE(JudgeRepeated(twice.state, /*can_go_without_blamed=*/false).exhausted);

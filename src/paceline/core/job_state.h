@@ -82,7 +82,7 @@ struct BudgetState {
   std::string last_fingerprint;  // of the last charged failure, with its step
   std::string last_headline;
   bool last_is_final = false;       // no restart can mend it
-  bool last_is_repeatable = false;  // an exception of the script's own code
+  bool last_is_repeatable = false;  // an exception or exit code of the script's own code
   bool last_not_started = false;    // the process never started: not the script's failure
   bool last_before_step = false;    // the attempt had not made a step
   int64_t last_failure_step = -1;   // absolute; -1: unknown, then the count below is used

@@ -114,7 +114,7 @@ struct Teller {
     const std::string who = "rank " + ToString(fact.rank) + " on " + fact.node_name;
     const std::string what = FailureText(fact.cause);
     std::string text = who + (TellsOfRank(what) ? " " + what : " failed: " + what);
-    text += ", " + StepText(fact.step, fact.step_count);
+    text = WithStep(text, StepText(fact.step, fact.step_count));
     if (fact.explains) text += "; that explains the failure before";
     if (!fact.charged && !fact.explains) text += " (not charged)";
     return text;

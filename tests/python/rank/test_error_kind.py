@@ -52,6 +52,18 @@ def test_a_refused_argument_is_final_before_the_first_step() -> None:
     assert not error_kind.is_final(ArgumentError(**FOUR), has_stepped=True)
 
 
+def test_a_missing_module_is_final_if_no_other_host_may_have_it(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    error = ModuleNotFoundError("No module named 'x'")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "2")
+    assert error_kind.is_final(error, has_stepped=False)
+    assert not error_kind.is_final(error, has_stepped=True)
+    assert not error_kind.is_final(ImportError("libx.so: no such file"), has_stepped=False)
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
+    assert not error_kind.is_final(error, has_stepped=False)
+
+
 @pytest.mark.parametrize("error", [
     KeyError("labels"), ModuleNotFoundError("No module named 'x'"), ValueError("bad"),
     RuntimeError("mat1 and mat2 shapes cannot be multiplied"), ArgumentError(**FOUR)])

@@ -11,6 +11,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
+#include "paceline/core/budget.h"
 
 namespace paceline::agent {
 namespace {
@@ -106,10 +107,10 @@ void ExplainSignal(const ExitEvidence& evidence, ExitCause* cause) {
 void ExplainCode(const ExitEvidence& evidence, ExitCause* cause) {
   const std::string last = LastLine(evidence.stderr_tail);
   cause->fingerprint = Concat("exit ", cause->code);
-  cause->headline = Concat("exited with status ", cause->code);
+  cause->headline = Concat(core::kExitedText, cause->code);
   if (last.empty()) return;
   Append(&cause->fingerprint, ": ", WithoutNumbers(last));
-  Append(&cause->headline, "; last words: ", last);
+  Append(&cause->headline, core::kLastLineText, last);
   cause->fingerprint = Cut(std::move(cause->fingerprint), kFingerprintBytesMax);
   cause->headline = Cut(std::move(cause->headline), kHeadlineBytesMax);
 }

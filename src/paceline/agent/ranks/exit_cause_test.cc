@@ -60,7 +60,7 @@ TEST(ExitCauseTest, FingerprintsOfAStatusIgnoreNumbers) {
   second.stderr_tail = "worker 4: giving up at 0x7f93\n";
   EXPECT_EQ(JudgeExit(first).fingerprint, JudgeExit(second).fingerprint);
   EXPECT_EQ(JudgeExit(first).headline,
-            "exited with status 3; last words: worker 17: giving up at 0x7f01");
+            "exited with code 3; its last line on stderr was: worker 17: giving up at 0x7f01");
 }
 
 TEST(ExitCauseTest, SigkillAloneIsNotCalledOutOfMemory) {
