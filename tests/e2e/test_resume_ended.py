@@ -31,6 +31,7 @@ def test_a_job_that_failed_goes_on_with_the_mended_script(job: Job) -> None:
     failures = len(job.events("rank_failed"))
     assert failures == 2
     # Its budget is full again: one more failure does not end it.
+    told = job.stderr
     script_of(job, "import os\n"
                    "if not os.path.exists('tried'):\n"
                    "    open('tried', 'w').close()\n"
@@ -43,6 +44,9 @@ def test_a_job_that_failed_goes_on_with_the_mended_script(job: Job) -> None:
     resumed = job.events("job_resumed")
     assert len(resumed) == 1
     assert "exit code 1" in resumed[0]["sentence"]
+    before, _, news = job.stderr[len(told):].partition("` tell about them.")
+    assert "before: 1 run since" in before and "paceline why --job" in before, before
+    assert "not yet" not in news and "once more" in news, news
 
 
 def test_a_job_that_was_stopped_goes_on(job: Job) -> None:

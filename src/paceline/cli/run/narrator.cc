@@ -8,14 +8,17 @@
 #include <cstdio>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "paceline/agent/agent_files.h"
 #include "paceline/agent/ranks/exit_cause.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/run/earlier_runs.h"
 #include "paceline/core/budget.h"
 
 namespace paceline::cli {
@@ -46,10 +49,11 @@ bool IsQuietKind(const std::string& kind) {
 }  // namespace
 
 Narrator::Narrator(wire::ControlClient& client, std::string run_dir, Console& console,
-                   uint64_t told_seq)
+                   std::optional<uint64_t> told_seq, std::string job_id)
     : run_dir_(std::move(run_dir)),
       console_(console),
       told_seq_(told_seq),
+      job_id_(std::move(job_id)),
       client_(client),
       thread_([this] { Listen(); }) {}
 
@@ -98,14 +102,34 @@ bool Narrator::Pause(Duration duration) {
   return !is_ending_;
 }
 
+// Prints one line about the events up to now, and counts them.
+absl::Status Narrator::TellBefore() {
+  EarlierRuns before;
+  std::vector<wire::JobEvent> events;
+  RETURN_IF_ERROR(
+      client_.WatchEvents(/*from_seq=*/1, /*follow=*/false, [&](const wire::JobEvent& event) {
+        before.Add(event);
+        events.push_back(event);
+        return true;
+      }));
+  told_seq_ = before.last_seq();
+  for (const wire::JobEvent& event : events) Take(event);
+  const std::string text = before.Text(job_id_);
+  if (!text.empty()) console_.Narrate(Concat("paceline: ", text));
+  return absl::OkStatus();
+}
+
 void Narrator::Listen() {
   bool goes_on = true;
   while (goes_on) {
-    const absl::Status status =
-        client_.WatchEvents(next_seq_, /*follow=*/true, [this](const wire::JobEvent& event) {
-          Take(event);
-          return true;
-        });
+    absl::Status status;
+    if (!told_seq_.has_value()) status = TellBefore();
+    if (status.ok()) {
+      status = client_.WatchEvents(next_seq_, /*follow=*/true, [this](const auto& event) {
+        Take(event);
+        return true;
+      });
+    }
     goes_on = !status.ok() && Pause(kReconnectPause);
   }
   {
@@ -127,7 +151,7 @@ void Narrator::Take(const wire::JobEvent& event) {
     TakeFailure(event);
   }
   story_.is_whole = event.kind == "job_finished";
-  if (event.seq > told_seq_ && !IsQuietKind(event.kind)) Tell(event);
+  if (event.seq > told_seq_.value_or(0) && !IsQuietKind(event.kind)) Tell(event);
   if (event.kind == "checkpoint_not_stored") {
     story_.not_stored = NotStored{.step = event.step.value_or(-1),
                                   .directory = DetailOf(event, "directory"),
@@ -135,7 +159,7 @@ void Narrator::Take(const wire::JobEvent& event) {
                                   .is_final = DetailOf(event, "final") == "true"};
   } else if (event.kind == "checkpoint_committed" && story_.not_stored.has_value()) {
     story_.not_stored.reset();
-    if (event.seq > told_seq_) {
+    if (event.seq > told_seq_.value_or(0)) {
       console_.Narrate(
           Concat("paceline ", ClockTime(event.time_ns),
                  "  storage accepts writes again: ", Visible(DetailOf(event, "directory"))));

@@ -53,8 +53,10 @@ struct Story {
 class Narrator {
  public:
   // `client` and `console` outlive the narrator. Events up to `told_seq` are counted and not
-  // printed.
-  Narrator(wire::ControlClient& client, std::string run_dir, Console& console, uint64_t told_seq);
+  // printed. None: those that had happened before this connects are printed as one line, which
+  // names the job as `job_id`.
+  Narrator(wire::ControlClient& client, std::string run_dir, Console& console,
+           std::optional<uint64_t> told_seq, std::string job_id = "");
   ~Narrator();
   Narrator(const Narrator&) = delete;
   Narrator& operator=(const Narrator&) = delete;
@@ -72,6 +74,7 @@ class Narrator {
 
  private:
   void Listen();
+  absl::Status TellBefore();
   void Take(const wire::JobEvent& event);
   void TakeFailure(const wire::JobEvent& event);
   void Tell(const wire::JobEvent& event);
@@ -81,7 +84,8 @@ class Narrator {
 
   std::string run_dir_;
   Console& console_;
-  uint64_t told_seq_;
+  std::optional<uint64_t> told_seq_;  // none: not known yet
+  std::string job_id_;
   ReasonTold reason_told_;
   // A rank whose connection broke, because another rank that is not known yet had failed.
   std::optional<std::pair<uint64_t, uint32_t>> broken_;  // generation, rank

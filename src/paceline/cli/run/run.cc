@@ -25,6 +25,7 @@
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/detach.h"
+#include "paceline/cli/run/earlier_runs.h"
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/launcher.h"
 #include "paceline/cli/run/lone_stop.h"
@@ -98,15 +99,6 @@ std::string Greeting(const PreparedRun& run) {
                     ? "\nnote: neither this directory nor a home can be written, "
                       "so a reboot loses the run directory; --run-dir names another"
                     : "");
-}
-
-void SayStart(Output& out, const ParsedLine& line, const PreparedRun& run) {
-  const std::string ignored = run.is_resumed ? IgnoredByResume(line, run.card.argv) : "";
-  if (!ignored.empty()) out.Say(Concat("note: ", ignored));
-  out.Say(Greeting(run));
-  if (!run.join_string.empty()) {
-    out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
-  }
 }
 
 LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
@@ -319,6 +311,33 @@ void SayEndedBefore(Output& out, const PreparedRun& run) {
                  run.card.master_address, "; this host waits for that."));
 }
 
+// Prints one line about what a resumed job did before. Returns the last event that the narrator
+// needs not print; none: it is on another host, whose master knows it.
+std::optional<uint64_t> SayBefore(Output& out, const PreparedRun& run) {
+  if (!run.is_resumed) return 0;
+  if (!run.card.has_master) return std::nullopt;
+  EarlierRuns before;
+  EventsFromJournal({.id = run.card.job_id, .run_dir = run.dir.path}, 1, [&](const auto& event) {
+    before.Add(event);
+    return true;
+  });
+  if (const std::string text = before.Text(run.card.job_id); !text.empty()) out.Say(text);
+  return before.last_seq();
+}
+
+// Returns what SayBefore returns.
+std::optional<uint64_t> SayStart(Output& out, const ParsedLine& line, const PreparedRun& run) {
+  const std::string ignored = run.is_resumed ? IgnoredByResume(line, run.card.argv) : "";
+  if (!ignored.empty()) out.Say(Concat("note: ", ignored));
+  out.Say(Greeting(run));
+  if (!run.join_string.empty()) {
+    out.Say(Concat("Other hosts join with:  --join '", run.join_string, "'"));
+  }
+  const std::optional<uint64_t> told_seq = SayBefore(out, run);
+  SayEndedBefore(out, run);
+  return told_seq;
+}
+
 void RecordStop(Console& console, const PreparedRun& run, const JobEnd& end) {
   const absl::Status recorded = RecordLoneStop(run.dir.path, end);
   if (recorded.ok()) return;
@@ -370,8 +389,7 @@ int RunRun(Invocation& invocation) {
   if (!prepared.ok()) return out.Fail(prepared.problem());
   PreparedRun run = std::move(prepared.value());
   if (const auto why = EndedWell(run); why.has_value()) return SayEndedWell(out, run, *why);
-  SayStart(out, invocation.line, run);
-  SayEndedBefore(out, run);
+  const std::optional<uint64_t> told_seq = SayStart(out, invocation.line, run);
   Fd serving;
   if (request->detach) {
     if (const std::optional<int> exit_code = Detach(run, out, &serving)) return *exit_code;
@@ -396,7 +414,8 @@ int RunRun(Invocation& invocation) {
                               .timeout = kStatusLinePatience});
   auto launcher = Launcher::Create(std::move(options));
   if (!launcher.ok()) return out.Fail(ProblemFrom(launcher.status()));
-  auto narrator = std::make_unique<Narrator>(client, run.dir.path, **console, /*told_seq=*/0);
+  auto narrator =
+      std::make_unique<Narrator>(client, run.dir.path, **console, told_seq, run.card.job_id);
   LostOutput lost(run.dir.path, run.card.nodes);
   auto status_line = std::make_unique<StatusLine>(
       client, **console, StatusPlaceOf(run, **launcher, shown.has_live_line, &lost));
