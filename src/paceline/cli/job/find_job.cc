@@ -62,12 +62,15 @@ Problem WhichOne(const Places& jobs, const std::string& where, const std::string
                  .fix = kNameOne};
 }
 
-Problem NoJob(const Environment& environment) {
-  return Problem{.code = "PL-E022",
-                 .what = "no job was found",
-                 .where = JoinWith(RuntimeDirectories(environment), ", "),
-                 .why = "no job of this user is known there",
-                 .fix = "paceline run train.py, or --job RUN_DIR"};
+constexpr char kNothingRuns[] = "nothing to do; `paceline ps --all` lists the jobs that have ended";
+
+Problem NoJob(const Environment& environment, JobUse use) {
+  return Problem{
+      .code = "PL-E022",
+      .what = "no job was found",
+      .where = JoinWith(RuntimeDirectories(environment), ", "),
+      .why = "no job of this user is known there",
+      .fix = use == JobUse::kChange ? kNothingRuns : "paceline run train.py, or --job RUN_DIR"};
 }
 
 Problem NoJobHere(const Places& running, const std::string& directory) {
@@ -76,11 +79,23 @@ Problem NoJobHere(const Places& running, const std::string& directory) {
                  .where = directory,
                  .why = running.empty() ? "no job of yours runs on this host"
                                         : "jobs of other directories run: " + ListOf(running),
-                 .fix = running.empty() ? "paceline ps --all, then --job ID" : kNameOne};
+                 .fix = running.empty() ? kNothingRuns : kNameOne};
+}
+
+// For a command that changes a job: `asked` is only the begin of the ids of `begun`.
+Problem NotWhole(const Places& begun, const std::string& asked) {
+  return Problem{.code = "PL-E024",
+                 .what = Concat("no job has the id or name ", Visible(asked)),
+                 .where = "--job " + ShellWord(asked),
+                 .why = Concat("a command that changes a job takes only a whole id or name; these "
+                               "ids begin with it: ",
+                               ListOf(begun)),
+                 .fix = kNameOne};
 }
 
 // A whole name wins over names that only begin with it; of several jobs, those that run.
-Result<FoundJob> FindNamed(const std::vector<JobPlace>& jobs, const std::string& asked) {
+Result<FoundJob> FindNamed(const std::vector<JobPlace>& jobs, const std::string& asked,
+                           JobUse use) {
   Places named;
   Places begun;
   for (const JobPlace& job : jobs) {
@@ -88,6 +103,7 @@ Result<FoundJob> FindNamed(const std::vector<JobPlace>& jobs, const std::string&
     if (job.id.starts_with(asked)) begun.push_back(&job);
   }
   const bool is_whole = !named.empty();
+  if (use == JobUse::kChange && !is_whole && !begun.empty()) return NotWhole(begun, asked);
   const Places all = is_whole ? named : begun;
   const Places running = RunningOf(all);
   const Places& found = running.empty() ? all : running;
@@ -130,9 +146,9 @@ Result<FoundJob> OneOfHere(const Places& here, const Places& running, JobUse use
   return WhichOne(here_running, directory, "of this directory run");
 }
 
+// `all` has one job at least.
 Result<FoundJob> OneOfElsewhere(const Places& all, const Places& running,
                                 const Environment& environment) {
-  if (all.empty()) return NoJob(environment);
   if (running.size() > 1) return WhichOne(running, RuntimeDirectory(environment), "run");
   const JobPlace& taken = running.empty() ? *all.front() : *running.front();
   return FoundJob{taken,
@@ -157,7 +173,7 @@ Result<FoundJob> FindJob(const Environment& environment, const std::string& aske
     struct stat status {};
     const bool is_there = stat(asked.c_str(), &status) == 0;
     const bool is_hidden = !is_there && errno == EACCES && asked.find('/') != std::string::npos;
-    if (!is_hidden && !(is_there && S_ISDIR(status.st_mode))) return FindNamed(jobs, asked);
+    if (!is_hidden && !(is_there && S_ISDIR(status.st_mode))) return FindNamed(jobs, asked, use);
     auto place = use == JobUse::kChange ? ReadOwnJobPlace(asked) : ReadJobPlace(asked);
     if (!place.ok()) return place.problem();
     return FoundJob{*std::move(place)};
@@ -174,7 +190,7 @@ Result<FoundJob> FindJob(const Environment& environment, const std::string& aske
   }
   const Places running = RunningOf(all);
   if (!here.empty()) return OneOfHere(here, running, use, directory);
-  if (all.empty()) return NoJob(environment);
+  if (all.empty()) return NoJob(environment, use);
   if (use == JobUse::kChange) return NoJobHere(running, directory);
   return OneOfElsewhere(all, running, environment);
 }

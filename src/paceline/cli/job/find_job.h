@@ -11,6 +11,9 @@
 //   kWatch   the same, but a job that runs goes before newer ones that have ended
 //   kChange  only a job of this directory, the running one first: a command that stops the job of
 //            another directory by mistake loses somebody's work
+//
+// --job takes a run directory, an id, a name, or the begin of an id. For kChange an id or a name
+// has to be whole, because the begin of one may be that of another job by mistake.
 
 #include <string>
 

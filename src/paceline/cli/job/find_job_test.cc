@@ -8,6 +8,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/test_dir.h"
+#include "paceline/cli/job/run_dir.h"
 
 namespace paceline::cli {
 namespace {
@@ -34,8 +35,8 @@ class KnownNames : public testing::Test {
     card["run_dir"] = run_dir;
     ASSERT_TRUE(ReplaceFile(dir_.path() + "/jobs/" + id + ".json", PrintJson(card), 0600).ok());
   }
-  Result<JobPlace> Find(const std::string& asked) {
-    auto found = FindJob(environment_, asked, JobUse::kChange, "/here");
+  Result<JobPlace> Find(const std::string& asked, JobUse use = JobUse::kShow) {
+    auto found = FindJob(environment_, asked, use, "/here");
     if (!found.ok()) return found.problem();
     return found->place;
   }
@@ -93,7 +94,7 @@ TEST_F(KnownNames, WhatChangesAJobTakesNoneOfAnotherUser) {
   Add("st-11aa", "st");
   const std::string run_dir = dir_.path() + "/runs/st-11aa";
   ASSERT_EQ(chown((run_dir + "/job.json").c_str(), 65534, 65534), 0);
-  const auto found = Find(run_dir);
+  const auto found = Find(run_dir, JobUse::kChange);
   ASSERT_FALSE(found.ok());
   EXPECT_EQ(found.problem().code, "PL-E024");
   EXPECT_EQ(found.problem().why, "it belongs to user 65534");
@@ -106,6 +107,31 @@ TEST_F(KnownNames, APipeInThePlaceOfAFileReadsAsEmpty) {
   ASSERT_EQ(unlink((run_dir + "/job.json").c_str()), 0);
   ASSERT_EQ(mkfifo((run_dir + "/job.json").c_str(), 0600), 0);
   EXPECT_EQ(Find(run_dir).problem().code, "PL-E025");
+}
+
+TEST_F(KnownNames, WhatChangesAJobTakesNoBeginOfAnId) {
+  Add("train-22bb", "train", "/there", true);
+  Add("st-11aa", "st");
+  for (const char* whole : {"train", "train-22bb"}) {
+    EXPECT_EQ(Find(whole, JobUse::kChange)->id, "train-22bb");
+  }
+  EXPECT_EQ(Find("train-2")->id, "train-22bb");
+  const auto begun = Find("train-2", JobUse::kChange);
+  ASSERT_FALSE(begun.ok());
+  EXPECT_EQ(begun.problem().code, "PL-E024");
+  EXPECT_NE(begun.problem().why.find("train-22bb (started in /there)"), std::string::npos);
+  EXPECT_EQ(Find("nosuch", JobUse::kChange).problem().code, "PL-E024");
+  EXPECT_EQ(*RunDirOf("train", environment_), Find("train")->run_dir);
+  EXPECT_EQ(*RunDirOf("no/such", environment_), "no/such");
+  EXPECT_EQ(RunDirOf("train-2", environment_).problem().where, "--run-dir train-2");
+}
+
+TEST_F(KnownNames, WhereNothingRunsNoFlagIsAdvised) {
+  const auto none = FindJob(environment_, "", JobUse::kChange, "/here");
+  EXPECT_EQ(none.problem().fix.find("--job"), std::string::npos) << none.problem().fix;
+  Add("old-1", "old", "/there");
+  const auto ended = FindJob(environment_, "", JobUse::kChange, "/here");
+  EXPECT_EQ(ended.problem().fix.find("--job"), std::string::npos) << ended.problem().fix;
 }
 
 TEST_F(KnownNames, WhatChangesAJobTakesNoneOfAnotherDirectory) {

@@ -33,8 +33,8 @@ constexpr Flag kJobFlags[] = {
     {.dest = "job",
      .spellings = {"--job", "--run-dir"},
      .metavar = "ID|DIR",
-     .help = "which job: its id or how that begins, its name or run directory; by default the "
-             "newest of this directory"},
+     .help = "which job: its id, name or run directory; to show it, also the begin of an id; by "
+             "default the newest of this directory"},
     {.dest = "on",
      .spellings = {"--on"},
      .metavar = "PLACE",

@@ -205,11 +205,16 @@ std::string JobLeftBehind(const std::string& run_dir, const std::string& cwd,
   return is_left ? card->job_id : "";
 }
 
-std::string RunDirOf(const std::string& asked, const Environment& environment) {
+Result<std::string> RunDirOf(const std::string& asked, const Environment& environment) {
   struct stat found {};
   if (::stat(asked.c_str(), &found) == 0) return asked;
   const auto job = FindJob(environment, asked, JobUse::kChange, CurrentDirectory());
-  return job.ok() ? job->place.run_dir : asked;
+  if (job.ok()) return job->place.run_dir;
+  if (asked.find('/') != std::string::npos) return asked;
+  Problem problem = job.problem();
+  problem.where = "--run-dir " + ShellWord(asked);
+  problem.fix = "paceline run --resume --run-dir JOB; `paceline ps --all` lists the jobs";
+  return problem;
 }
 
 Check MakeLogDir(const std::string& path) {

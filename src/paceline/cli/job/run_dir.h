@@ -61,9 +61,9 @@ struct RunDirRequest {
   bool resume = false;
 };
 
-// The run directory that a user means by a path, or by the id or name of a job. `asked` as it is if
-// there is no such job.
-std::string RunDirOf(const std::string& asked, const Environment& environment);
+// The run directory that a user means by a path, or by the whole id or name of a job. A path is
+// returned as it is, even if nothing is there. PL-E023 or PL-E024 if no one job has that name.
+Result<std::string> RunDirOf(const std::string& asked, const Environment& environment);
 
 // Without `wanted` the directory is in ./runs, else in the user's state directory, else in a
 // private one below $TMPDIR or /tmp. Makes the directory (0700) or, to resume, opens it, and takes

@@ -337,7 +337,9 @@ class Preparation {
                      .why = "no run directory was given",
                      .fix = "paceline run --resume --run-dir runs/JOB"};
     }
-    resumed_dir_ = RunDirOf(request_.run_dir, input_.environment);
+    const auto resumed = RunDirOf(request_.run_dir, input_.environment);
+    if (!resumed.ok()) return resumed.problem();
+    resumed_dir_ = *resumed;
     AwaitEndedRun(resumed_dir_, input_.wait_note);
     if (Check problem = OpenDirectory()) return problem;
     auto card = ReadJobCard(run_.dir.path);

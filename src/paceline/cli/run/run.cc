@@ -359,7 +359,9 @@ int RefusePlaced(Output& out, const Problem& problem) {
 Check KeepFirstFlags(Invocation& invocation) {
   const std::string& asked = invocation.settings.Text("job.run_dir");
   if (!invocation.line.Has("resume") || asked.empty()) return std::nullopt;
-  const auto card = ReadJobCard(RunDirOf(asked, invocation.environment));
+  const auto dir = RunDirOf(asked, invocation.environment);
+  if (!dir.ok()) return std::nullopt;
+  const auto card = ReadJobCard(*dir);
   if (!card.ok()) return std::nullopt;
   invocation.line = WithFirstFlags(std::move(invocation.line), card->argv, card->cwd);
   auto settings = LoadSettings(StandardSources(invocation.environment, &invocation.line));
