@@ -64,6 +64,8 @@ def test_a_job_that_was_stopped_goes_on(job: Job) -> None:
     job.start(["--resume"], [])
     assert job.wait() == 0, job.stderr
     assert "done now" in job.stdout
+    why = job.command("why", "--job", str(job.run_dir)).stdout
+    assert "\nthe job was resumed by `paceline run`, after its end with exit code 143 (" in why, why
 
 
 def test_a_resume_right_after_the_end_waits_for_the_last_processes(job: Job) -> None:

@@ -102,16 +102,15 @@ void ResumeEnded(Turn& turn) {
   const bool is_without = not_stored.has_value() && not_stored->is_final;
   const bool failed = state.exit_code != 0 && state.exit_code != kExitNotStored;
   if (!is_without && !failed) return;
-  std::string reason = "the job goes on: ";
+  std::string reason = "the job was resumed by `paceline run`";
   if (failed) {
     MARK("a job that failed or was stopped is resumed");
-    reason += "it was started again after its end with exit code " +
-              std::to_string(state.exit_code) + (is_without ? ", and " : "");
+    reason += ", after its end with exit code " + std::to_string(state.exit_code);
   }
   if (is_without) {
     MARK("a job that ended without storage is resumed");
     reason +=
-        "step " + std::to_string(not_stored->saved.step) + " is still to be brought to storage";
+        ": step " + std::to_string(not_stored->saved.step) + " is still to be brought to storage";
   }
   turn.watch().dirty = true;
   turn.Emit(JobResumed{std::move(reason), failed});

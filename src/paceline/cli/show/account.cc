@@ -25,8 +25,8 @@ bool IsDecision(const JobEvent& event) {
 }
 
 bool IsCause(const JobEvent& event) {
-  constexpr std::array<std::string_view, 5> kKinds = {"hang_judged", "rank_failed", "node_lost",
-                                                      "node_left", "node_noticed"};
+  constexpr std::array<std::string_view, 6> kKinds = {"hang_judged", "rank_failed",  "node_lost",
+                                                      "node_left",   "node_noticed", "job_resumed"};
   return IsAmong(event.kind, kKinds);
 }
 

@@ -44,7 +44,7 @@ bool IsOnlyTold(const JobEvent& event) {
 bool FollowsFromADecision(const JobEvent& event) {
   return IsOneOf(event.kind, {"recovery_decided", "node_evicted", "world_ended", "world_formed",
                               "world_running", "parallel_plan_chosen", "wait_began", "stop_decided",
-                              "job_finished"});
+                              "job_finished", "job_resumed"});
 }
 
 const JobEvent* Find(const std::vector<JobEvent>& events, uint64_t seq) {
@@ -83,19 +83,22 @@ std::vector<JobEvent> EvidenceOf(const std::vector<JobEvent>& events, const JobE
   return evidence;
 }
 
-// The events that followed the decision, up to the world that trained again. The record of that
+// The events that followed the decision, up to the world that trained again, or to the moment when
+// somebody resumed the job after its end. The record of that
 // world's parallel plan may come after its first step; it is listed before it.
 std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEvent& event) {
   std::vector<JobEvent> outcome;
   std::set<uint64_t> reached = {event.seq};
   bool stops = event.kind == "stop_decided";
+  bool has_ended = event.kind == "job_finished";
   bool trains = false;
   for (const JobEvent& later : events) {
     if (later.seq <= event.seq || !FollowsFromADecision(later)) continue;
-    const bool is_its_end = stops && later.kind == "job_finished";  // which names no cause
-    const bool follows =
-        is_its_end || std::any_of(later.causes.begin(), later.causes.end(),
-                                  [&](uint64_t cause) { return reached.contains(cause); });
+    const bool is_its_end = stops && later.kind == "job_finished";     // which names no cause
+    const bool is_resumed = has_ended && later.kind == "job_resumed";  // which names none, too
+    const bool follows = is_its_end || is_resumed ||
+                         std::any_of(later.causes.begin(), later.causes.end(),
+                                     [&](uint64_t cause) { return reached.contains(cause); });
     if (!follows) continue;
     const bool is_plan = later.kind == "parallel_plan_chosen";
     const bool has_plan =
@@ -104,7 +107,8 @@ std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEv
     stops = stops || later.kind == "stop_decided";
     reached.insert(later.seq);
     outcome.insert(trains ? outcome.end() - 1 : outcome.end(), later);
-    if (trains || later.kind == "job_finished") break;
+    has_ended = has_ended || later.kind == "job_finished";
+    if (trains || is_resumed) break;
     trains = later.kind == "world_running";
   }
   return outcome;
@@ -152,6 +156,19 @@ void AddFaults(const std::vector<JobEvent>& events, Explanation* explanation) {
   }
 }
 
+// The user's resume that led to the decision, if no world was formed between the two. The decision
+// itself names no cause then.
+std::optional<JobEvent> ResumeBefore(const std::vector<JobEvent>& events, const JobEvent& event) {
+  if (event.kind != "recovery_decided") return std::nullopt;
+  std::optional<JobEvent> resumed;
+  for (const JobEvent& older : events) {
+    if (older.seq >= event.seq) break;
+    if (older.kind == "job_resumed") resumed = older;
+    if (IsOneOf(older.kind, {"world_formed", "rank_failed", "recovery_decided"})) resumed.reset();
+  }
+  return resumed;
+}
+
 // The verdict on a hang that this incident began with or ended.
 std::optional<JobEvent> HangOf(const std::vector<JobEvent>& events, const Explanation& why) {
   if (why.event.kind == "hang_judged") return why.event;
@@ -168,8 +185,8 @@ std::optional<JobEvent> HangOf(const std::vector<JobEvent>& events, const Explan
   return hang;
 }
 
-// "Then rank 1 on a failed: SIGTERM." or "Then paceline ends the job with exit code 143: …"; "" if the
-// verdict itself ended the hang, or nothing has yet.
+// "Then rank 1 on a failed: SIGTERM." or "Then paceline ends the job with exit code 143: …"; "" if
+// the verdict itself ended the hang, or nothing has yet.
 std::string EndOfHang(const Explanation& why) {
   if (!why.hang.has_value() || DetailOf(*why.hang, "acts") != "false") return "";
   if (why.first_fault.has_value()) return Concat("Then ", why.first_fault->sentence, ".");
@@ -258,6 +275,7 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
   const JobEvent& event = explanation.event;
   const std::string rung = DetailOf(event, "rung");
   const JobEvent* last = explanation.outcome.empty() ? nullptr : &explanation.outcome.back();
+  if (last != nullptr && last->kind == "job_resumed") return "nothing to do: the job was resumed";
   if (event.kind == "job_finished" || (last != nullptr && last->kind == "job_finished")) {
     const JobEvent& end = last == nullptr ? event : *last;
     if (DetailOf(end, "exit_code") == "0") return kHasFinished;
@@ -332,6 +350,9 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
   Explanation explanation{.event = *event,
                           .evidence = EvidenceOf(events, *event),
                           .outcome = OutcomeOf(events, *event)};
+  if (const auto resumed = ResumeBefore(events, *event); resumed.has_value()) {
+    explanation.evidence.insert(explanation.evidence.begin(), *resumed);
+  }
   AddFaults(events, &explanation);
   if (explanation.first_fault.has_value()) {
     explanation.tried = TriedBefore(events, *event, explanation.evidence);

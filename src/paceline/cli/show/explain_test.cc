@@ -299,6 +299,40 @@ TEST(Explain, AfterAGoodEndTheLastRecoveryIsTheIncident) {
   EXPECT_EQ(Explain(events, 13, "runs/a")->next, "nothing to do: the job has finished");
 }
 
+// `paceline run --resume` beside the launcher that has resumed the job would be refused.
+TEST(Explain, AJobThatWasResumedNeedsNoCommand) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events.push_back(Event(16, "rank_failed", {14}, {{"charged", "true"}, {"headline", "E (a:3)"}}));
+  events.push_back(Event(17, "stop_decided", {16}, {{"exit_code", "1"}}));
+  events.push_back(Event(18, "job_finished", {}, {{"exit_code", "1"}}));
+  EXPECT_NE(Explain(events, 17, "/r")->next.find("paceline run --resume"), std::string::npos);
+  events.push_back(Event(19, "job_resumed", {}));
+  for (const bool is_running : {false, true}) {
+    if (is_running) events.push_back(Event(20, "world_formed", {}));
+    ASSERT_EQ(LastIncident(events), 17U);
+    for (const uint64_t seq : {17U, 18U}) {
+      const auto why = Explain(events, seq, "/r");
+      EXPECT_EQ(why->outcome.back().kind, "job_resumed") << seq;
+      EXPECT_EQ(why->next, "nothing to do: the job was resumed") << seq;
+    }
+  }
+}
+
+TEST(Explain, TheWorldAfterAResumeIsThereBecauseOfIt) {
+  std::vector<JobEvent> events = {Event(1, "world_formed", {}),
+                                  Event(2, "stop_decided", {}, {{"exit_code", "143"}}),
+                                  Event(3, "job_finished", {}, {{"exit_code", "143"}}),
+                                  Event(4, "job_resumed", {}),
+                                  Event(5, "recovery_decided", {1}, {{"rung", "restart process"}}),
+                                  Event(6, "world_formed", {5}),
+                                  Event(7, "world_running", {6})};
+  ASSERT_EQ(LastIncident(events), 5U);
+  EXPECT_EQ(SeqsOf(Explain(events, 5, "/r")->evidence), (std::vector<uint64_t>{4}));
+  events.push_back(Event(8, "rank_failed", {6}, {{"charged", "true"}}));
+  events.push_back(Event(9, "recovery_decided", {8}, {{"rung", "restart process"}}));
+  EXPECT_EQ(SeqsOf(Explain(events, 9, "/r")->evidence), (std::vector<uint64_t>{8}));
+}
+
 TEST(Explain, AStepWithALostPartNeedsNoRepairOfStorage) {
   const std::vector<JobEvent> events = {
       Event(1, "stop_decided", {}, {{"exit_code", "11"}}),

@@ -59,9 +59,16 @@ std::string HangText(const Explanation& why, const Account& account) {
   return text;
 }
 
+// What a user did after the job's end.
+void PrintResumed(Output& out, const Explanation& why) {
+  if (why.outcome.empty() || why.outcome.back().kind != "job_resumed") return;
+  out.DataLine("then: " + CauseText(why.outcome.back()));
+}
+
 void PrintHang(Output& out, const Explanation& why, const Account& account, bool has_evidence) {
   const size_t width = out.width() == 0 ? 100 : out.width();
   out.Data(Wrap(Visible(HangText(why, account)), 0, width));
+  PrintResumed(out, why);
   if (!account.now.empty()) out.DataLine("now: " + account.now);
   if (!has_evidence) return;
   const std::string evidence = DetailOf(*why.hang, "evidence");
@@ -86,6 +93,7 @@ void PrintAccount(Output& out, const Explanation& why, const Account& account, R
   out.DataLine(
       out.Painted(Paint::kBold, account.cause.has_value() ? CauseText(*account.cause) : done));
   if (account.cause.has_value() && !done.empty()) out.DataLine("then: " + done);
+  PrintResumed(out, why);
   if (!account.cost.empty()) out.DataLine("cost: " + account.cost);
   if (!account.now.empty()) out.DataLine("now: " + account.now);
 }
