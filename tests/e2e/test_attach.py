@@ -101,6 +101,9 @@ def test_a_job_whose_launcher_tries_names_no_command_that_is_refused(job: Job) -
             said = done.stdout + done.stderr
             assert f"(process {job.launcher.pid}) starts the master again" in said, said
             assert "--resume" not in said, said
+        refused = job.command("stacks", "--job", str(job.run_dir))
+        assert f"(process {job.launcher.pid}) starts the master again" in refused.stderr, refused
+        assert "--resume" not in refused.stderr, refused
     finally:
         job.launcher.send_signal(signal.SIGCONT)
 

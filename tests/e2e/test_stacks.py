@@ -15,6 +15,26 @@ pytest.importorskip("torch", reason="the script trains with torch")
 RANKS = 3
 
 
+def test_a_master_that_stands_still_is_named(job: Job) -> None:
+    job.be_patient().start_steps(["--standalone", "--nproc-per-node", "1"], steps=100000)
+    job.until_stepping(1)
+    master = job.card["master"]["pid"]
+    os.kill(master, signal.SIGSTOP)
+    try:
+        refused = job.command("stacks", "--job", str(job.run_dir))
+        assert refused.returncode == 3, refused
+        for words in ("does not answer", f"process {master} on this host", "is stopped (SIGSTOP)",
+                      f"kill -CONT {master}; then type"):
+            assert words in refused.stderr, refused
+        for word in ("status", "why"):
+            told = job.command(word, "--job", str(job.run_dir)).stdout
+            assert f"the master (process {master}) does not answer, and the journal" in told, told
+    finally:
+        os.kill(master, signal.SIGCONT)
+    assert job.command("stop", "--job", str(job.run_dir)).returncode == 0
+    job.wait()
+
+
 def test_stacks_of_all_ranks_are_folded(job: Job) -> None:
     # The stopped rank stays, however long the looks take.
     job.be_patient().env["PACELINE_HANG_ACT"] = "tell"

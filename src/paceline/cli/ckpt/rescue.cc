@@ -382,7 +382,8 @@ int CkptRescue(Invocation& invocation, const std::string& job) {
                                     ", so nothing is to be rescued"),
                      .where = place->run_dir,
                      .why = "the job's journal is here, and its master can be started again",
-                     .fix = ResumeCommand(place->run_dir)});
+                     .fix = place->is_running() ? "nothing to do: the job runs"
+                                                : ResumeCommand(place->run_dir)});
   }
   KnownCheckpoints known = CheckpointsKnownIn(place->run_dir);
   if (known.directory.empty()) {

@@ -6,7 +6,6 @@
 #include <algorithm>
 
 #include "paceline/agent/memory/arena_shelf.h"
-#include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
@@ -59,8 +58,11 @@ Problem MasterIsAway(const JobPlace& place) {
                        "the same `paceline run …` on the hosts that are left, with another "
                        "--run-dir; its Checkpointer goes on from this step"};
   }
-  std::string fix = "paceline run --resume on the master's host";
-  if (place.is_running()) fix += ", or `paceline stop` here to end this host's part";
+  // Beside a launcher that still runs there, a `paceline run --resume` would be refused.
+  std::string fix =
+      "`paceline status` on the master's host; if nothing runs there any more, paceline run "
+      "--resume there";
+  if (place.is_running()) fix += "; or `paceline stop` here to end this host's part";
   const std::string rescue = RescueCommand(place.run_dir);
   if (!rescue.empty()) {
     fix += Concat("; if that host is lost for good, `", rescue,
@@ -209,19 +211,6 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
   auto tls = wire::LoadCredentials(place.run_dir + "/tls", token);
   if (tls.ok()) options.credentials = *std::move(tls);
   return options;
-}
-
-std::string MasterComesText(const JobPlace& place) {
-  if (!place.has_launcher()) return ResumeCommand(place.run_dir) + " takes over";
-  const std::string log = Concat("; ", place.run_dir, "/logs/master.log says more");
-  const std::string launcher = Concat("its launcher (process ", place.launcher_pid, ") ");
-  if (!place.has_master()) return Concat(launcher, "starts the master again", log);
-  const char state = agent::ReadStat(place.master_pid).state;
-  if (state == 'T' || state == 't') {
-    return Concat("the master (process ", place.master_pid, ") is stopped (SIGSTOP); kill -CONT ",
-                  place.master_pid, " lets it go on");
-  }
-  return Concat(launcher, "waits for the master (process ", place.master_pid, ")", log);
 }
 
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout) {

@@ -42,10 +42,6 @@ Asked AskUntil(const JobPlace& place, const Patience& patience,
 // Whether the status of an RPC means that no master runs now.
 bool IsAway(const absl::Status& status);
 
-// What brings back the master of a job of this host that does not answer: its launcher, or without
-// one the command that takes over. A `paceline run --resume` beside a launcher would be refused.
-std::string MasterComesText(const JobPlace& place);
-
 // How long commands for people wait for the master.
 inline constexpr Duration kStatusPatience = Duration::Seconds(2);
 

@@ -12,6 +12,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/silent_master.h"
 #include "paceline/cli/settings/value.h"
 
 namespace paceline::cli {
@@ -137,11 +138,20 @@ Problem NoStacksOf(const JobPlace& place) {
 }
 
 Result<wire::JobStacks> AskForStacks(const JobPlace& place) {
-  if (!place.has_master()) return NoStacksOf(place);
+  if (!place.has_master() && !place.has_launcher()) return NoStacksOf(place);
+  if (!place.has_master() && !place.is_joined) return MasterIsSilent(place);
+  const auto problem_of = [&place](const absl::Status& status) {
+    return IsAway(status) ? MasterIsSilent(place) : ProblemFrom(status);
+  };
+  // The stacks may take long, so a master that does not answer at all is found out first.
+  const auto quick = ControlOptions(place, kFirstAnswerPatience);
+  if (!quick.ok()) return quick.problem();
+  const absl::Status answer = wire::ControlClient(*quick).GetStatus().status();
+  if (!answer.ok()) return problem_of(answer);
   const auto options = ControlOptions(place, kStacksPatience);
   if (!options.ok()) return options.problem();
   auto stacks = wire::ControlClient(*options).GetStacks();
-  if (!stacks.ok()) return ProblemFrom(stacks.status());
+  if (!stacks.ok()) return problem_of(stacks.status());
   return *std::move(stacks);
 }
 

@@ -12,6 +12,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/silent_master.h"
 #include "paceline/cli/show/node_note.h"
 #include "paceline/wire/codec/control_json.h"
 
@@ -25,7 +26,13 @@ std::string Percent(double share) {
 
 std::string StepText(int64_t step) { return step < 0 ? "-" : std::to_string(step); }
 
+// Told from the journal, because no master answers.
+bool IsFromJournal(const wire::JobStatus& status) {
+  return status.phase != "finished" && status.master_pid == 0;
+}
+
 Paint PaintOf(const wire::JobStatus& status) {
+  if (IsFromJournal(status)) return Paint::kYellow;
   if (status.phase == "running") return Paint::kGreen;
   if (status.phase != "finished") return Paint::kYellow;
   return status.exit_code.value_or(0) == 0 ? Paint::kGreen : Paint::kRed;
@@ -106,7 +113,8 @@ void PrintEnd(Output& out, const JobPlace& place, const wire::JobStatus& status)
                           : "  this host joined: the master's host has the job's history"));
 }
 
-void Print(Output& out, const wire::JobStatus& status) {
+// `silence`: how long no master has answered; "": it answers, or the job has ended.
+void Print(Output& out, const wire::JobStatus& status, const std::string& silence) {
   std::string head = Visible(status.job_id) + "  " + out.Painted(PaintOf(status), status.phase) +
                      "  step " + StepText(status.step);
   if (status.generation > 0) {
@@ -115,7 +123,9 @@ void Print(Output& out, const wire::JobStatus& status) {
   }
   out.DataLine(head + "  age " + ToString(status.age));
   const std::string sentence = status.final_reason.empty() ? status.pending : status.final_reason;
-  if (!sentence.empty()) out.DataLine(ClipTo("  " + Visible(sentence), out.width()));
+  if (!silence.empty()) out.DataLine("  " + out.Painted(Paint::kYellow, silence));
+  const std::string when = silence.empty() ? "  " : "  before that: ";
+  if (!sentence.empty()) out.DataLine(ClipTo(when + Visible(sentence), out.width()));
   std::string facts = "  goodput " + Percent(status.goodput) + "  restarts " +
                       std::to_string(status.restart_count) + "  failures " +
                       std::to_string(status.failures);
@@ -163,21 +173,23 @@ int RunStatus(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   const auto status = StatusOf(*place, kStatusPatience);
   if (!status.ok()) return out.Fail(status.problem());
-  const std::vector<std::string> troubles = HostTroubles(*place, status->phase == "finished");
+  std::vector<std::string> troubles = HostTroubles(*place, status->phase == "finished");
+  const std::string silence = IsFromJournal(*status) ? SilenceText(*place) : "";
   const auto print_troubles = [&] {
     for (const std::string& trouble : troubles) {
       out.DataLine("  " + out.Painted(Paint::kYellow, trouble));
     }
   };
   if (out.is_json()) {
+    if (!silence.empty()) troubles.insert(troubles.begin(), silence);
     out.DataLine(StatusJsonHere(*status, troubles));
   } else if (status->last_seq == 0 && status->phase == "finished") {
     PrintEnd(out, *place, *status);
     print_troubles();
   } else {
-    Print(out, *status);
+    Print(out, *status, silence);
     print_troubles();
-    if (status->master_pid == 0 && status->phase != "finished") {
+    if (IsFromJournal(*status)) {
       out.Say("next: " + MasterComesText(*place));
     } else if (status->hang.has_value() || status->restart_count > 0 ||
                status->exit_code.value_or(0) != 0) {

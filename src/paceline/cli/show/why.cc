@@ -13,6 +13,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/silent_master.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/cli/show/account.h"
 #include "paceline/cli/show/explain.h"
@@ -203,7 +204,7 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
   Account account = AccountOf(*why, events, status);
   const bool is_alone =
       status.has_value() && status->phase != "finished" && status->master_pid == 0;
-  if (is_alone) account.now = Visible("no master answers; " + MasterComesText(*place));
+  if (is_alone) account.now = Visible(SilenceText(*place) + "; " + MasterComesText(*place));
   const bool is_past = is_last && !out.is_json() && HasEndedWellAfter(*why, events);
   if (is_past) out.DataLine("the job has ended well; its last incident, some time before that:");
   if (out.is_json()) {
