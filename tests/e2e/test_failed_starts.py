@@ -36,6 +36,9 @@ def test_an_exception_of_the_script_is_tried_twice(job: Job) -> None:
             "your script fails before its first step: KeyError")
     assert lines[1].startswith(stop), why
     assert "now: the job has ended with exit code 1" in lines, why
+    waited = job.command("wait", "--job", str(job.run_dir))
+    end = f"{job.card['id']} has ended with exit code 1: your script fails before its first step"
+    assert waited.returncode == 1 and waited.stderr.startswith(end), waited
 
 
 def test_a_module_that_is_not_there_is_tried_once(job: Job) -> None:

@@ -85,6 +85,9 @@ def test_what_cannot_be_exported_is_said(saved: Saved, tmp_path: Path) -> None:
     path, out = saved[0], tmp_path / "out"
     refused = ckpt("export", path, out, "--to", "hf", "--entry", "net")
     assert refused.returncode == 2 and "there are model, optimizer" in refused.stderr
+    assert "--entry" in refused.stderr
+    full = ckpt("export", path, path, "--to", "hf")
+    assert "name a folder that is new or empty" in full.stderr and "--entry" not in full.stderr
     assert "--to hf" in ckpt("export", path, out).stderr
     missing = ckpt("export", path, out, "--to", "hf", "--step", "9")
     assert "no checkpoint in it is of step 9" in missing.stderr
@@ -96,6 +99,7 @@ def test_what_cannot_be_exported_is_said(saved: Saved, tmp_path: Path) -> None:
     for kind in ("hf", "dcp"):
         refused = ckpt("export", path, tmp_path / kind, "--to", kind)
         assert refused.returncode == 2 and "error[PL-E082]" in refused.stderr, refused.stderr
+        assert "--entry" not in refused.stderr, refused.stderr
     older = told("export", path, out, "--to", "hf", "--step", "0")
     assert older["from"].endswith("step-0-g1") or "/step-0-g" in older["from"]
 

@@ -58,24 +58,35 @@ std::vector<std::string> DifferingIn(const ckpt::Manifest& manifest, const std::
   return names;
 }
 
+std::string MendingOfExport(FailureKind kind) {
+  switch (kind) {
+    case FailureKind::kNotFound: return "name the state's entry that is the model by --entry NAME";
+    case FailureKind::kExists: return "name a folder that is new or empty";
+    case FailureKind::kFull: return "make room there, or name a folder on another disk";
+    case FailureKind::kDamaged:
+    case FailureKind::kInvalid:
+      return "export another step by --step N; `paceline ckpt verify DIR` says which are complete";
+    default: return "mend the cause that is named above, or name another folder";
+  }
+}
+
 int ExportToHf(Invocation& invocation, const NamedCheckpoint& named, const std::string& folder) {
   Output& out = invocation.out;
-  const auto refuse = [&](const std::string& why) {
+  const auto refuse = [&](const Failure& failure) {
     return out.Fail({.code = "PL-E082",
                      .what = "the checkpoint cannot be exported",
                      .where = named.place(),
-                     .why = why,
-                     .fix = "name the state's entry that is the model by --entry NAME; the folder "
-                            "to write must be new or empty"});
+                     .why = failure.message,
+                     .fix = MendingOfExport(failure.kind)});
   };
   ckpt::HfExport how{.folder = folder, .entry = ValueOf(invocation, "entry", "model")};
   if (const auto size = ParseSize(ValueOf(invocation, "max_file", "5GB")); size.has_value()) {
     how.file_bytes_max = *size;
   }
   auto reader = ckpt::WholeReader::Open(named.store.get(), named.listed.name);
-  if (!reader.ok()) return refuse(reader.failure().message);
+  if (!reader.ok()) return refuse(reader.failure());
   const auto done = ckpt::ExportHf(reader->get(), how);
-  if (!done.ok()) return refuse(done.failure().message);
+  if (!done.ok()) return refuse(done.failure());
   const std::vector<std::string> differing = DifferingIn((*reader)->manifest(), how.entry);
   if (out.is_json()) {
     const Json json = {{"schema", "paceline.ckpt_export/1"},

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
@@ -47,7 +48,14 @@ Result<WaitGoal> WaitGoalOf(const std::string& text) {
 std::optional<int> JudgeWait(const WaitGoal& goal, const wire::JobStatus& status,
                              const JobPlace& place, Output& out) {
   const bool finished = status.phase == "finished";
-  if (finished && goal.phase == "finished") return status.exit_code.value_or(kExitDone);
+  if (finished && goal.phase == "finished") {
+    const int code = status.exit_code.value_or(kExitDone);
+    if (code != kExitDone) {
+      out.Say(
+          Concat(place.id, " has ended with exit code ", code, ": ", Visible(status.final_reason)));
+    }
+    return code;
+  }
   if (goal.step >= 0 ? status.step >= goal.step : status.phase == goal.phase) return kExitDone;
   if (!finished) return std::nullopt;
   return out.Fail({.code = "PL-E071",
