@@ -46,7 +46,7 @@ void Session::NoteBad(const BadLoss& bad) {
   slot_->bad_losses.store(bad.count, kRelease);
 }
 
-void Session::Report(int64_t step) {
+void Session::Report(int64_t step, uint64_t made) {
   const int64_t now = MonotonicNanoseconds();
   if (step > slot_->step.load(kRelaxed)) {
     slot_->last_step_monotonic_ns.store(now, kRelaxed);
@@ -54,10 +54,12 @@ void Session::Report(int64_t step) {
   }
   const uint64_t count = slot_->step_count.load(kRelaxed);
   if (count == 0) slot_->first_step_monotonic_ns.store(now, kRelaxed);
-  slot_->step_count.store(count + 1, kRelease);
+  slot_->step_count.store(count + made, kRelease);
 }
 
 void Session::Step(int64_t step, std::optional<double> loss, std::optional<double> norm) {
+  const int64_t before = slot_->step.load(kRelaxed);
+  uint64_t made = 1;
   const uint64_t flags = slot_->flags.load(kRelaxed);
   if ((flags & kSlotStepIsAbsolute) == 0) {
     // Replaces the count instead of continuing it, because the count may be higher than the
@@ -65,20 +67,25 @@ void Session::Step(int64_t step, std::optional<double> loss, std::optional<doubl
     slot_->step.store(-1, kRelaxed);
     // The hook has counted this attempt's steps up to this one.
     const auto counted = static_cast<int64_t>(slot_->step_count.load(kRelaxed));
+    made = counted > 0 ? 0U : 1U;
     const int64_t first = std::max<int64_t>(0, step - std::max<int64_t>(0, counted - 1));
     slot_->first_step.store(static_cast<uint64_t>(first) + 1, kRelaxed);
     slot_->flags.store(flags | kSlotStepIsAbsolute, kRelease);
+  } else if (step > before && before >= 0) {
+    made = static_cast<uint64_t>(step - before);  // the script may tell each tenth step
+  } else if (step == before && !loss.has_value()) {
+    made = 0;
   }
   // A save reports its step, too, perhaps after the script did so with a loss.
   const bool is_reported = step == slot_->step.load(kRelaxed);
   if (loss.has_value() || !is_reported) NoteLoss(loss);
   if (const auto bad = losses_.Take(step, loss, norm); bad.has_value()) NoteBad(*bad);
-  Report(step);
+  Report(step, made);
 }
 
 void Session::CountStep() {
   if ((slot_->flags.load(kRelaxed) & kSlotStepIsAbsolute) != 0) return;
-  Report(slot_->step.load(kRelaxed) < 0 ? 1 : slot_->step.load(kRelaxed) + 1);
+  Report(slot_->step.load(kRelaxed) < 0 ? 1 : slot_->step.load(kRelaxed) + 1, 1);
 }
 
 void Session::BeganAt(int64_t step) {

@@ -57,7 +57,8 @@ class Session {
 
  private:
   Session(PageFile page, PageSlot* slot) : page_(std::move(page)), slot_(slot) {}
-  void Report(int64_t step);
+  // `made`: the steps since the last report.
+  void Report(int64_t step, uint64_t made);
   void NoteLoss(std::optional<double> loss);
   void NoteBad(const BadLoss& bad);
 

@@ -91,6 +91,21 @@ TEST_F(SessionTest, TheFirstStepIsKnownOnceTheScriptSaysANumber) {
   EXPECT_EQ(20u + 1, Read().first_step);
 }
 
+// The count less the step is where this attempt began.
+TEST_F(SessionTest, CountsTheStepsThatTheScriptTells) {
+  Begin(3);
+  auto session = OpenSession(3);
+  session->CountStep();
+  session->Step(151, std::nullopt);  // the hook has counted it already
+  EXPECT_EQ(1u, Read().step_count);
+  session->Step(151, std::nullopt);  // by a save
+  EXPECT_EQ(1u, Read().step_count);
+  session->Step(160, std::nullopt);  // the script tells each tenth step
+  EXPECT_EQ(10u, Read().step_count);
+  session->Step(3, 0.5);  // another pass
+  EXPECT_EQ(11u, Read().step_count);
+}
+
 TEST_F(SessionTest, ATrainingMayHaveAKnownNumberOfSteps) {
   Begin(3);
   auto session = OpenSession(3);

@@ -187,7 +187,11 @@ bool NoteFinish(Turn& turn) {
   const std::string reason = state.final_reason + Say(left, turn);
   const int64_t last = std::max(turn.watch().step, state.step_max);
   const int64_t step = last >= 0 ? last : std::max(int64_t{0}, turn.watch().step_count);
-  turn.Emit(JobFinished{.exit_code = exit_code, .reason = reason, .step = step});
+  turn.Emit(JobFinished{.exit_code = exit_code,
+                        .reason = reason,
+                        .step = step,
+                        .step_count = turn.watch().step_count,
+                        .reached = std::max(int64_t{0}, turn.watch().world_step)});
   turn.Do(FinishJob{exit_code, reason});
   return true;
 }

@@ -295,7 +295,8 @@ struct Watch {
   LeasedWorkDone leased_work;                // until now,
   LeasedWorkDone leased_work_before;         // and until the last failure
   int64_t saved_step = -1;
-  Instant saved_at;  // when a rank first reported it
+  Instant saved_at;              // when a rank first reported it,
+  int64_t saved_step_count = 0;  // and its steps by then; 0: not in the current world
   // The duration of the last restart, from the forming of the world to its first step. Before the
   // first restart a guess for a small model.
   Duration restart_took = Duration::Seconds(1);

@@ -364,14 +364,25 @@ std::string WhyItEnds(const JobState& state) {
   return state.decision.rung == Rung::kMoveLayers ? "its layers move" : "it grows";
 }
 
-// The work that the next world repeats if the ranks tell only steps of their own world: that since
-// the newest checkpoint which a rank wrote in it. If they tell steps of the training, the next
-// world itself shows which steps it repeats.
+// The work since the newest checkpoint that a rank wrote or told of in this world. If the ranks
+// tell steps of the training and no checkpoint, only the next world can show what it repeats.
 void NoteLostWork(const JobState& state, const Watch& watch, Instant now, WorldEnded* ended) {
-  if (watch.step >= 0 || state.phase != Phase::kRunning) return;
+  if (state.phase != Phase::kRunning) return;
   const bool has_file = watch.saved_files > 0;
-  ended->lost_steps = watch.step_count - (has_file ? watch.filed_step_count : 0);
-  ended->lost_work = now - std::max(state.phase_since, has_file ? watch.filed_at : Instant());
+  const bool has_saved = watch.saved_step >= 0 && watch.saved_at >= state.world_since;
+  if (watch.step >= 0 && !has_file && !has_saved) return;
+  int64_t kept = 0;
+  Instant since = state.phase_since;
+  if (has_file) {
+    kept = watch.filed_step_count;
+    since = std::max(since, watch.filed_at);
+  }
+  if (has_saved) {
+    kept = std::max(kept, watch.saved_step_count);
+    since = std::max(since, watch.saved_at);
+  }
+  ended->lost_steps = watch.step_count - kept;
+  ended->lost_work = now - since;
 }
 
 }  // namespace
@@ -385,7 +396,8 @@ bool EndDoomedWorld(Turn& turn) {
   WorldEnded ended{.generation = state.world->generation,
                    .step = turn.watch().step,
                    .reason = WhyItEnds(state),
-                   .step_count = turn.watch().step_count};
+                   .step_count = turn.watch().step_count,
+                   .reached = std::max(int64_t{0}, turn.watch().world_step)};
   NoteLostWork(state, turn.watch(), turn.now(), &ended);
   if (state.phase == Phase::kRunning && turn.watch().step_count > 0) {
     ended.still_for = turn.now() - std::max(state.phase_since, turn.watch().stepped_at);

@@ -112,6 +112,7 @@ class ProgressEvidence : public ::testing::Test {
     for (const Record& record : actions.records) {
       const auto* made = std::get_if<ProgressMade>(&record.fact);
       if (made != nullptr && !made->evidence.empty()) evidence_ = made->evidence;
+      if (const auto* ended = std::get_if<WorldEnded>(&record.fact)) ended_ = *ended;
     }
   }
 
@@ -119,6 +120,7 @@ class ProgressEvidence : public ::testing::Test {
   Instant now_ = Instant::FromNanoseconds(1'000'000'000);
   uint32_t port_ = 0;
   std::string evidence_;  // of the last progress without steps
+  WorldEnded ended_;      // the last one
 };
 
 TEST_F(ProgressEvidence, KillsWithoutAnySignOfProgressEndTheJob) {
@@ -130,6 +132,23 @@ TEST_F(ProgressEvidence, AScriptThatFinishesACheckpointInEachAttemptLivesOn) {
   for (int i = 0; i < 20; ++i) Attempt({.step_count = 20, .saved_files = 1}, Killed());
   EXPECT_FALSE(IsOver()) << job_.state().final_reason;
   EXPECT_EQ(evidence_, "a rank finished a checkpoint");
+}
+
+// A script that calls pl.saved() and tells no step.
+TEST_F(ProgressEvidence, OnlyTheWorkAfterTheLastSaveIsLost) {
+  const auto is_at = [](int64_t count, int64_t saved) {
+    return RankReport{
+        .state = RankReport::State::kStepping, .step_count = count, .saved_step = saved};
+  };
+  Tell(is_at(1, -1));
+  for (int64_t count = 10; count <= 90; ++count) Tell(is_at(count, count / 10 * 10));
+  Tell(is_at(95, 90));
+  RankReport dead = is_at(95, 90);
+  dead.state = RankReport::State::kExited;
+  dead.exit = Killed();
+  Tell(dead);
+  EXPECT_EQ(ended_.lost_steps, 5);
+  EXPECT_EQ(ended_.lost_work, Duration::Seconds(2));
 }
 
 TEST_F(ProgressEvidence, AFileDoesNotExcuseTheSameFailureAtTheSameStep) {

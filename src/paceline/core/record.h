@@ -129,18 +129,21 @@ struct WorldRunning {  // each rank reported its first step (or, without steps, 
   int64_t step = -1;
   int64_t began_at = 0;  // the training's own step before this world's first; 0: none or unknown
   bool has_no_step = false;  // no rank has told of a step within kStepless
+  // The step is the optimizer's own count, which begins at 0 where a script loads a model alone.
+  bool is_own_count = false;
 };
 struct WorldEnded {  // between worlds: no rank may train under this or a lower generation
   Generation generation;
   int64_t step = -1;
   std::string reason;
   int64_t step_count = 0;  // optimizer steps of this world
-  // Of a world whose ranks tell no step of the training: its work since the last checkpoint that a
-  // rank wrote, which the next world repeats.
+  // Its work since the last checkpoint that a rank wrote or told of. The next world repeats it, if
+  // nothing better is known: the ranks tell no step of the training, or one that begins at 0 again.
   int64_t lost_steps = 0;
   Duration lost_work;
   // Since when no rank had told a new optimizer step. 0: it had none.
   Duration still_for;
+  int64_t reached = 0;  // highest step of this world, `step` is that of the job; 0: not known
 };
 struct SoloRestarted {  // a single node used generations of its block without a master
   NodeId node;
@@ -224,6 +227,8 @@ struct JobFinished {
   int exit_code = 0;
   std::string reason;
   int64_t step = 0;  // the last one, or if unknown the steps of the last world; 0: none is known
+  int64_t step_count = 0;  // optimizer steps of the last world
+  int64_t reached = 0;     // its highest step; 0: not known
 };
 struct WishChanged {  // a node that the platform started died before it registered: it is wished
                       // anew

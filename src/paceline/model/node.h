@@ -47,6 +47,7 @@ struct RankReport {
   // Highest step of the whole training: reported by pl.step(), or counted from the optimizer's step
   // at the start of this attempt; -1 = none.
   int64_t step = -1;
+  bool is_own_step = false;  // `step` is the optimizer's own count, not told by the script
   int64_t step_count = 0;    // optimizer steps of this attempt, counted by the hook
   int64_t steps_total = 0;   // steps of the whole training, 0 = not known
   int64_t saved_step = -1;   // newest checkpoint reported by pl.saved()

@@ -106,6 +106,7 @@ RankReport ReportOf(const SlotReading& reading) {
   report.pid = static_cast<int32_t>(reading.pid);
   report.step_count = static_cast<int64_t>(reading.step_count);
   if ((reading.flags & (kSlotStepIsAbsolute | kSlotStepIsOwn)) != 0) report.step = reading.step;
+  report.is_own_step = (reading.flags & (kSlotStepIsAbsolute | kSlotStepIsOwn)) == kSlotStepIsOwn;
   report.saved_files = static_cast<uint32_t>(reading.saved_files);
   report.saved_step = reading.saved_step;
   report.steps_total = static_cast<int64_t>(

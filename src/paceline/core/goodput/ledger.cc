@@ -68,23 +68,32 @@ struct GoodputLedger::Visitor {
     ledger.has_failed_ = false;
     ledger.silent_since_ = Instant::Max();
     ledger.running_ = {.began_at = fact.began_at, .knows_step = fact.step >= 0};
-    if (fact.step >= 0) {
-      ledger.steps_redone_ += std::max(int64_t{0}, ledger.step_max_ - fact.began_at);
+    // A world that is past the highest step, or was when its ranks were still arriving, repeats
+    // nothing. One that knows only its own steps was charged when the one before ended.
+    bool redoes = ledger.is_redoing_ && !ledger.has_progressed_ && fact.step >= 0 &&
+                  fact.step <= ledger.step_max_;
+    auto& former = ledger.former_;
+    if (former.has_value() && fact.step >= 0) {
+      const bool counts_anew = fact.is_own_count && fact.began_at == 0 && former->has_kept;
+      if (counts_anew) {
+        ledger.steps_redone_ += former->lost_steps;
+        ledger.Move(former->kept_until, TimeClass::kRedone, &former->training);
+        redoes = false;
+      } else {
+        ledger.steps_redone_ += std::max(int64_t{0}, former->reached - fact.began_at);
+      }
+      former.reset();
     }
-    // A world that knows only its own steps was charged when the one before ended (lost_work). One
-    // that is past the highest step, or was when its ranks were still arriving, repeats nothing.
-    const bool redoes = ledger.is_redoing_ && !ledger.has_progressed_ && fact.step >= 0 &&
-                        fact.step <= ledger.step_max_;
     ledger.Enter(redoes ? TimeClass::kRedone : TimeClass::kProductive);
-    if (!redoes) ledger.CloseIncident();
+    if (!redoes && !former.has_value()) ledger.CloseIncident();
   }
 
   void operator()(const ProgressMade& fact) const {
     if (!fact.evidence.empty() && !fact.is_lasting) return;
+    if (fact.evidence.empty()) ledger.LearnStep(fact.step, fact.step_count);
     ledger.has_progressed_ = true;  // the ranks may be past it before all of them have come
-    if (ledger.stage_ != TimeClass::kRedone) return;
-    ledger.Enter(TimeClass::kProductive);
-    ledger.CloseIncident();
+    if (ledger.stage_ == TimeClass::kRedone) ledger.Enter(TimeClass::kProductive);
+    if (ledger.stage_ == TimeClass::kProductive) ledger.CloseIncident();
   }
 
   void operator()(const WorldEnded& fact) const {
@@ -92,14 +101,21 @@ struct GoodputLedger::Visitor {
     // told of steps while one was silent; that counts more.
     const Instant stood = record.at - fact.still_for;
     const Instant still_since = fact.still_for > Duration() ? stood : ledger.silent_since_;
-    if (ledger.has_failed_) ledger.Move(still_since, TimeClass::kDetection);
-    ledger.Move(record.at - fact.lost_work, TimeClass::kRedone);
+    if (ledger.has_failed_) ledger.MoveHere(still_since, TimeClass::kDetection);
+    const Instant kept_until = record.at - fact.lost_work;
+    if (fact.step < 0) ledger.MoveHere(kept_until, TimeClass::kRedone);
     if (ledger.running_) {
-      const bool knows = ledger.running_->knows_step && fact.step >= 0;
-      const int64_t ran = knows ? fact.step - ledger.running_->began_at : fact.step_count;
-      ledger.steps_executed_ += std::max(int64_t{0}, ran);
-      ledger.steps_redone_ += fact.lost_steps;
-      ledger.running_.reset();
+      const int64_t end = fact.reached > 0 ? fact.reached : fact.step;
+      const int64_t reached = ledger.CountSteps(end, fact.step_count);
+      ledger.former_.reset();
+      if (fact.step < 0) ledger.steps_redone_ += fact.lost_steps;
+      if (reached > 0) {
+        ledger.former_ = {.reached = reached,
+                          .has_kept = fact.lost_work > Duration(),
+                          .lost_steps = fact.lost_steps,
+                          .kept_until = kept_until,
+                          .training = ledger.training_};
+      }
     }
     ledger.step_max_ = std::max(ledger.step_max_, fact.step);
     ledger.is_redoing_ = true;
@@ -120,8 +136,13 @@ struct GoodputLedger::Visitor {
 
   void operator()(const JobFinished& fact) const {
     if (ledger.running_) {
-      ledger.steps_executed_ += std::max(int64_t{0}, fact.step - ledger.running_->began_at);
-      ledger.running_.reset();
+      // Without its own last step the world began at 0, or an older release wrote the record.
+      const bool has_own = fact.reached > 0;
+      const int64_t ran = fact.step - ledger.running_->began_at;
+      const int64_t reached =
+          ledger.CountSteps(has_own ? fact.reached : -1, has_own ? fact.step_count : ran);
+      ledger.former_.reset();
+      if (reached > 0) ledger.former_ = {.reached = reached, .training = {}};
     }
     ledger.step_max_ = std::max(ledger.step_max_, fact.step);
     ledger.nodes_.clear();
@@ -145,7 +166,7 @@ void GoodputLedger::Fold(const Record& record) {
   if (took_over != nullptr && took_over->history != History::kOwn && has_world_) {
     // The copy of the journal ends somewhere before its master died.
     stage_ = TimeClass::kUnknown;
-    training_.reset();
+    training_.clear();
   }
   Advance(record.at);
   moved_.clear();
@@ -169,20 +190,44 @@ void GoodputLedger::Advance(Instant at) {
     Add(stage_, slots.seated * seconds);
     sums_[Index(TimeClass::kSpare)] += slots.other * seconds;
     if (has_world_) wanted_ += wanted_slots_ * seconds;
-    const bool steps = stage_ == TimeClass::kProductive || stage_ == TimeClass::kRedone;
-    if (steps && at > last_) {
-      const bool goes_on =
-          training_ && training_->slots == slots.seated && training_->until == last_;
-      if (!goes_on) training_ = {.since = last_, .until = last_, .slots = slots.seated};
-      training_->until = at;
-    }
+    AddTraining(last_, at, slots.seated);
   }
   last_ = at;
 }
 
+void GoodputLedger::AddTraining(Instant from, Instant until, double slots) {
+  const bool steps = stage_ == TimeClass::kProductive || stage_ == TimeClass::kRedone;
+  if (!steps || until <= from) return;
+  const bool goes_on = !training_.empty() && training_.back().slots == slots &&
+                       training_.back().until == from && training_.back().time_class == stage_;
+  if (!goes_on) {
+    if (training_.size() == kTrainingMax) training_.erase(training_.begin());
+    training_.push_back({from, from, slots, stage_});
+  }
+  training_.back().until = until;
+}
+
 void GoodputLedger::Enter(TimeClass stage) {
-  if (stage_ != stage) training_.reset();
+  if (stage_ != stage) training_.clear();
   stage_ = stage;
+}
+
+int64_t GoodputLedger::CountSteps(int64_t step, int64_t count) {
+  LearnStep(step, count);
+  const bool knows = running_->knows_step && step >= 0;
+  steps_executed_ += std::max(int64_t{0}, knows ? step - running_->began_at : count);
+  running_.reset();
+  return knows ? step : 0;
+}
+
+void GoodputLedger::LearnStep(int64_t step, int64_t count) {
+  if (!running_ || running_->knows_step || step < 0 || count <= 0) return;
+  *running_ = {.began_at = std::max(int64_t{0}, step - count), .knows_step = true};
+  const int64_t repeated = former_ ? former_->reached - running_->began_at : 0;
+  former_.reset();
+  if (repeated <= 0) return;
+  steps_redone_ += repeated;
+  MoveHere(Instant(), TimeClass::kRedone);
 }
 
 void GoodputLedger::Add(TimeClass time_class, double slot_seconds) {
@@ -191,16 +236,20 @@ void GoodputLedger::Add(TimeClass time_class, double slot_seconds) {
   if (open_) open_->slot_seconds += slot_seconds;
 }
 
-void GoodputLedger::Move(Instant from, TimeClass time_class) {
-  if (!training_) return;
-  const Instant begin = std::max(from, training_->since);
-  if (begin >= training_->until) return;
-  const double moved = (training_->until - begin).ToSecondsF() * training_->slots;
-  sums_[Index(stage_)] -= moved;
-  sums_[Index(time_class)] += moved;
-  if (stage_ == TimeClass::kProductive) (open_ ? open_->slot_seconds : unclaimed_) += moved;
-  moved_.push_back({begin, training_->until, time_class});
-  training_->until = begin;
+void GoodputLedger::Move(Instant from, TimeClass time_class, std::vector<Training>* training) {
+  while (!training->empty() && training->back().until > from) {
+    Training& stretch = training->back();
+    const Instant begin = std::max(from, stretch.since);
+    const double moved = (stretch.until - begin).ToSecondsF() * stretch.slots;
+    sums_[Index(stretch.time_class)] -= moved;
+    sums_[Index(time_class)] += moved;
+    if (stretch.time_class == TimeClass::kProductive) {
+      (open_ ? open_->slot_seconds : unclaimed_) += moved;
+    }
+    moved_.push_back({begin, stretch.until, time_class});
+    stretch.until = begin;
+    if (begin == stretch.since) training->pop_back();
+  }
 }
 
 void GoodputLedger::CloseIncident() {

@@ -6,8 +6,12 @@
 // The idea: each node has its slots from NodeJoined until it is lost, leaves or is taken out. The
 // records divide the time of the job into stretches, and a stretch puts all seated slots into one
 // class (see time_class.h); slots without a seat are spare. Some records say afterwards that a part
-// of the stretch of training before them was no training: a node had been silent for some time, or
+// of the training before them was none: a node had been silent for some time, or
 // work since the last checkpoint is lost. That part moves to another class.
+//
+// Which steps are repeated is known from the step at which the next world begins. If its ranks tell
+// no step of the training, or one that begins at 0 again although checkpoints were written, the
+// work since the last checkpoint counts.
 //
 // Time is counted in slot-seconds. The time of an ended job does not count until it is resumed.
 
@@ -49,6 +53,7 @@ struct GoodputReport {
 class GoodputLedger {
  public:
   static constexpr size_t kIncidentsMax = 64;  // the cheapest are forgotten beyond it
+  static constexpr size_t kTrainingMax = 64;   // stretches that may still move; older ones do not
 
   // Records in order of seq.
   void Fold(const Record& record);
@@ -73,17 +78,25 @@ class GoodputLedger {
     double slots = 0;
     bool is_seated = false;
   };
-  // The newest stretch of steps, new or repeated, while it is the stage. Its end may still turn out
-  // to be something else.
+  // A stretch of steps, new or repeated, whose time may still move to another class.
   struct Training {
     Instant since;
     Instant until;
     double slots = 0;
+    TimeClass time_class = TimeClass::kProductive;
   };
   // The world that trains.
   struct Running {
     int64_t began_at = 0;
     bool knows_step = false;  // steps of the whole training, not only of this world
+  };
+  // The world before it, until it is known which of its steps are lost.
+  struct Former {
+    int64_t reached = 0;    // its last step
+    bool has_kept = false;  // it wrote checkpoints; the next two are those after the last one
+    int64_t lost_steps = 0;
+    Instant kept_until;
+    std::vector<Training> training;
   };
   // Folds one kind of fact; ledger.cc.
   struct Visitor;
@@ -91,9 +104,16 @@ class GoodputLedger {
   // Adds the time until `at` to the classes.
   void Advance(Instant at);
   void Enter(TimeClass stage);
+  void AddTraining(Instant from, Instant until, double slots);
   void Add(TimeClass time_class, double slot_seconds);
-  // Takes the time after `from` out of the newest stretch of steps and adds it to `time_class`.
-  void Move(Instant from, TimeClass time_class);
+  // Takes the time after `from` out of these stretches of steps and adds it to `time_class`.
+  void Move(Instant from, TimeClass time_class, std::vector<Training>* training);
+  void MoveHere(Instant from, TimeClass time_class) { Move(from, time_class, &training_); }
+  // The training world's ranks tell the step of the training only now: `count` steps after its
+  // begin. All its steps so far are repeated ones, up to the former world's last step.
+  void LearnStep(int64_t step, int64_t count);
+  // The steps of the training world count, too. Returns its last step; 0: not known.
+  int64_t CountSteps(int64_t step, int64_t count);
   void CloseIncident();
   struct Slots {
     double seated = 0;
@@ -116,12 +136,13 @@ class GoodputLedger {
   Instant last_;
   std::optional<TimeClass> passed_;
   std::vector<Moved> moved_;
-  std::optional<Training> training_;
+  std::vector<Training> training_;  // of the present stage and the hangs in it, oldest first
   std::optional<Running> running_;
+  std::optional<Former> former_;
   int64_t step_max_ = 0;
   int64_t steps_executed_ = 0;
   int64_t steps_redone_ = 0;
-  double unclaimed_ = 0;  // slot-seconds moved by Move() whose WorldEnded has not come yet
+  double unclaimed_ = 0;  // slot-seconds that Move() took before their WorldEnded
   std::optional<IncidentCost> open_;
   std::vector<IncidentCost> incidents_;  // over
 };

@@ -150,6 +150,58 @@ TEST_F(GoodputLedgerTest, AScriptWithFilesLosesTheWorkSinceItsLastFile) {
   EXPECT_EQ(report.steps_redone, 2);
 }
 
+// Both worlds repeat the same ten steps; the second one reached five of them.
+TEST_F(GoodputLedgerTest, AWorldThatFailsWhileItRepeatsLosesOnlyItsOwnSteps) {
+  Train();
+  Fold(20, WorldEnded{.step = 20, .step_count = 20, .reached = 20});
+  Form(20, {1, 2});
+  Fold(20, WorldRunning{.step = 11, .began_at = 10});
+  Fold(25, WorldEnded{.step = 20, .step_count = 5, .reached = 15});
+  Form(25, {1, 2});
+  Fold(25, WorldRunning{.step = 11, .began_at = 10});
+  Fold(35, ProgressMade{.step = 21, .step_count = 11});
+  Fold(45, JobFinished{.step = 30, .step_count = 20, .reached = 30});
+  const GoodputReport report = Report(45);
+  EXPECT_EQ(report.steps_executed, 20 + 5 + 20);
+  EXPECT_EQ(report.steps_redone, 10 + 5);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * (5 + 10));
+}
+
+// The script tells each tenth step, so none was told when its worlds began to run.
+TEST_F(GoodputLedgerTest, StepsThatAreToldLaterShowWhatIsRepeated) {
+  Form(4, {1, 2});
+  Fold(10, WorldRunning{});
+  Fold(30, WorldEnded{.step = 40, .step_count = 40, .reached = 40});
+  Form(30, {1, 2});
+  Fold(30, WorldRunning{});
+  Fold(35, ProgressMade{.step = 50, .step_count = 20});
+  const GoodputReport report = Report(45);
+  EXPECT_EQ(report.steps_executed, 40);
+  EXPECT_EQ(report.steps_redone, 10);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 5);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * (20 + 10));
+  ASSERT_EQ(report.incidents.size(), 1u);
+  EXPECT_DOUBLE_EQ(report.incidents[0].slot_seconds, 4 * 5);
+}
+
+// It loads its model and not its optimizer, whose steps begin at 0 again.
+TEST_F(GoodputLedgerTest, AnOptimizerThatCountsAnewDoesNotMeanLostWork) {
+  Train();
+  Fold(30, WorldEnded{.step = 40,
+                      .step_count = 40,
+                      .lost_steps = 4,
+                      .lost_work = Duration::Seconds(2),
+                      .reached = 40});
+  Form(31, {1, 2});
+  Fold(32, WorldRunning{.step = 1, .is_own_count = true});
+  const GoodputReport report = Report(42);
+  EXPECT_EQ(report.steps_redone, 4);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 2);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * (18 + 10));
+  ASSERT_EQ(report.incidents.size(), 1u);
+  EXPECT_TRUE(report.incidents[0].is_over);
+}
+
 // The peers of a dead rank stand still until its failure is known.
 TEST_F(GoodputLedgerTest, AFailedWorldMadeNoStepsSinceItsLastOne) {
   Train();

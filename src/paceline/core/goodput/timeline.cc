@@ -63,7 +63,7 @@ void Timeline::Add(Instant from, Instant until, TimeClass time_class) {
   }
 }
 
-// Only the newest time moves to another class.
+// Nearly always the newest time moves to another class.
 void Timeline::Repaint(const GoodputLedger::Moved& moved) {
   std::vector<TimelineStretch> after;
   while (!stretches_.empty() && stretches_.back().until > moved.from) {

@@ -230,6 +230,7 @@ void TakeRank(Turn& turn, NodeId node, const RankReport& rank) {
   if (rank.saved_step > watch.saved_step) {
     watch.saved_step = rank.saved_step;
     watch.saved_at = turn.now();
+    watch.saved_step_count = rank.step_count;
     watch.dirty = true;
   }
   if (rank.state == State::kExited && !rank.exit.is_success()) TakeFailure(turn, node, rank);
@@ -407,11 +408,13 @@ bool NoteAdvance(Turn& turn) {
   if (!stepping && !stepless) return NoteProgress(turn);
   int64_t step = -1;
   int64_t began_at = 0;
+  bool is_own_count = false;
   for (const Seat& seat : state.world->seats) {
     for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
       if (rank.step < 0 || (step >= 0 && rank.step >= step)) continue;
       step = rank.step;
       began_at = std::max(int64_t{0}, rank.step - rank.step_count);
+      is_own_count = rank.is_own_step;
     }
   }
   if (state.world->restart_count > 0) {
@@ -420,7 +423,8 @@ bool NoteAdvance(Turn& turn) {
   turn.Emit(WorldRunning{.generation = state.world->generation,
                          .step = step,
                          .began_at = began_at,
-                         .has_no_step = !stepping && watch.step_count == 0},
+                         .has_no_step = !stepping && watch.step_count == 0,
+                         .is_own_count = is_own_count},
             {state.world_seq});
   return true;
 }
@@ -460,6 +464,7 @@ void ResetWorldWatch(Turn& turn) {
   watch.saved_files = 0;
   watch.filed_at = Instant();
   watch.filed_step_count = 0;
+  watch.saved_step_count = 0;
   watch.check_all = true;
   for (auto& [id, link] : turn.links()) {
     link.running = false;

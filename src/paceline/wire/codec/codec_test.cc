@@ -132,6 +132,9 @@ class Draw {
             .generation = Generation(Big()),
             .ranks = Reports()};
   }
+  core::HangJudged Hang(Generation generation) {
+    return {generation, Text(), Flag(), Text(), {Rank(Small())}, {Text()}, Time(), Text()};
+  }
   std::vector<core::Fact> Facts() {
     const NodeId node(Small());
     const Generation generation(Big());
@@ -147,8 +150,8 @@ class Draw {
         core::RecoveryDecided{Enum(core::Rung::kStop), node, Flag(), Name(), Step(), Step(),
                               Text()},
         core::WorldFormed{World(), generation, Flag(), node, Text()},
-        core::WorldRunning{generation, Step()},
-        core::WorldEnded{generation, Step(), Text(), 40, 7, Duration::Seconds(3)},
+        core::WorldRunning{generation, Step(), 7, Flag(), Flag()},
+        core::WorldEnded{generation, Step(), Text(), 40, 7, Duration::Seconds(3), Time(), Step()},
         core::SoloRestarted{node, Name(), generation, Text()},
         core::ProgressMade{Step(), Step()},
         core::GrowthPlanned{node, Name(), Step(), Text()},
@@ -156,7 +159,7 @@ class Draw {
         core::WaitBegan{Text()},
         core::StopDecided{static_cast<int>(Small()), Time(), Text(), /*is_asked=*/true,
                           static_cast<int>(Small())},
-        core::JobFinished{static_cast<int>(Small()), Text(), Small()},
+        core::JobFinished{static_cast<int>(Small()), Text(), Small(), Step(), Step()},
         core::RestoreDecided{generation,
                              Enum(RestoreOrder::From::kStorage),
                              {Big(), Step()},
@@ -181,8 +184,7 @@ class Draw {
                               11,
                               Text()}},
         core::NodeNoticed{node, Name(), Instant() + Time(), Step(), Text()},
-        core::HangJudged{
-            generation, Text(), Flag(), Text(), {Rank(Small())}, {Text(), Text()}, Time(), Text()},
+        Hang(generation),
         core::RankSlow{generation, {{Rank(Small())}, Text(), Flag(), Flag(), 0.21, 0.17, 900}},
         core::RankNoLongerSlow{generation, {{Rank(Small()), Rank(Small())}, Text(), Flag()}},
         core::ModelDescribed{Text(), Big(), Big(), Text(), Text()},

@@ -18,7 +18,7 @@
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline) F(is_final) F(is_repeatable)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
-  F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet)
+  F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet) F(is_own_step)
 #define PACELINE_COLLECTIVE_SEEN(F) F(group) F(sequence) F(operation) F(dtype) F(bytes) F(site) \
   F(age) F(is_complete)
 #define PACELINE_STACK_FRAME(F) F(file) F(line) F(function)
@@ -62,15 +62,16 @@
 #define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \
   F(saved_step) F(reason)
 #define PACELINE_WORLD_FORMED(F) F(solo_last) F(fresh_starter) F(fresh_node) F(reason)
-#define PACELINE_WORLD_RUNNING(F) F(generation) F(step) F(began_at) F(has_no_step)
+#define PACELINE_WORLD_RUNNING(F) F(generation) F(step) F(began_at) F(has_no_step) F(is_own_count)
 #define PACELINE_WORLD_ENDED(F) F(generation) F(step) F(reason) F(step_count) F(lost_steps) \
-  F(lost_work) F(still_for)
+  F(lost_work) F(still_for) F(reached)
 #define PACELINE_SOLO_RESTARTED(F) F(node) F(name) F(generation) F(reason)
 #define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence) F(is_lasting)
 #define PACELINE_AGENT_RETURNED(F) F(node) F(name) F(ranks)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
+#define PACELINE_LAST_STEPS(F) F(step) F(step_count) F(reached)
 #define PACELINE_JOB_RESUMED(F) F(reason) F(anew)
 #define PACELINE_WISH_CHANGED(F) F(name) F(incarnation) F(reason)
 #define PACELINE_MEMO(F) F(charged_failures) F(failures_without_progress) F(same_failure_count) \

@@ -121,7 +121,7 @@ absl::Status Take(const pb::StopDecided& from, core::StopDecided* to) {
 }
 absl::Status Take(const pb::JobFinished& from, core::JobFinished* to) {
   PACELINE_JOB_FINISHED(TAKE)
-  to->step = from.step();
+  PACELINE_LAST_STEPS(TAKE)
   return absl::OkStatus();
 }
 absl::Status Take(const pb::JobResumed& from, core::JobResumed* to) {

@@ -117,7 +117,7 @@ void Put(const core::StopDecided& from, pb::Fact* fact) {
 void Put(const core::JobFinished& from, pb::Fact* fact) {
   auto* to = fact->mutable_job_finished();
   PACELINE_JOB_FINISHED(PUT)
-  to->set_step(from.step);
+  PACELINE_LAST_STEPS(PUT)
 }
 
 void Put(const core::RestoreDecided& from, pb::Fact* fact) {
