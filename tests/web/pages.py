@@ -14,6 +14,7 @@ CLASSES = [
     ("productive", "productive", "steps that count"),
     ("wasted_progress", "redone", "steps that a failure cost"),
     ("detection", "detection", "until a failure was noticed"),
+    ("hang", "hang", "ranks waited for one that stood still"),
     ("decision", "decision", "between two worlds"),
     ("waiting_for_nodes", "waiting", "for nodes to join"),
     ("program_startup", "first start", "until the first step"),

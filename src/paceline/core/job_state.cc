@@ -232,6 +232,7 @@ struct StateFolder {
   void operator()(const WorldEnded& fact) {
     state.world.reset();
     ForgetPace();
+    state.hang = ToldHang{};
     state.solo_last = Generation();
     state.step_max = std::max(state.step_max, fact.step);
     SetPhase(state, record, Phase::kWaiting);
@@ -249,6 +250,7 @@ struct StateFolder {
     state.last_world.restart_count = state.restart_count;
     state.budget.charged_failures += static_cast<uint32_t>(restarts);
     state.progress_in_world = state.evidence_in_world = false;
+    state.hang = ToldHang{};
     ForgetPace();
     SetPhase(state, record, Phase::kStarting);
   }
@@ -272,6 +274,7 @@ struct StateFolder {
   void operator()(const WaitBegan& fact) { state.waiting_for = fact.reason; }
 
   void operator()(const StopDecided& fact) {
+    state.hang = ToldHang{};
     state.only_stores = false;
     state.stop_grace = fact.grace;
     state.stop_signal = fact.signal;
@@ -295,7 +298,11 @@ struct StateFolder {
     Apply(CheckpointFact(fact), record.at, &state.checkpoints);
   }
 
-  void operator()(const HangJudged&) {}
+  void operator()(const HangJudged& fact) {
+    if (fact.acts || !fact.end_follows || state.hang.pending) return;
+    state.hang = {.pending = true, .since = record.at - fact.quiet_for, .seq = record.seq};
+  }
+  void operator()(const HangEnded&) { state.hang = ToldHang{}; }
   void operator()(const RankSlow& fact) { state.slow.push_back(fact.finding); }
   void operator()(const RankNoLongerSlow& fact) {
     std::erase_if(state.slow, [&](const auto& told) { return told.ranks == fact.finding.ranks; });

@@ -133,6 +133,14 @@ struct PlannedGrowth {
   bool operator==(const PlannedGrowth&) const = default;
 };
 
+// A hang of the present world that was named and not acted on, until its end is recorded.
+struct ToldHang {
+  bool pending = false;
+  Instant since;  // the last sign of life before it
+  RecordSeq seq;
+  bool operator==(const ToldHang&) const = default;
+};
+
 // Durable: fold of the records, compared field by field by the checker `journal_folds`.
 struct JobState {
   Phase phase = Phase::kEmpty;
@@ -159,6 +167,7 @@ struct JobState {
   Incident last_incident;  // of the last formed world; kept while a better explanation may come
   PendingDecision decision;
   PlannedGrowth growth;
+  ToldHang hang;
   CheckpointBook checkpoints;
   bool only_stores = false;     // resumed with all done: its last step is to be brought to storage
   uint32_t finished_count = 0;  // seats of lost nodes whose ranks had exited with 0

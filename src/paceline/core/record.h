@@ -169,6 +169,13 @@ struct HangJudged {
   std::vector<std::string> lines;  // the evidence
   Duration quiet_for;              // no rank had done anything for so long; 0: not known
   std::string later;               // what is done about it, and when, if it lasts; "": nothing
+  // HangEnded or the end of its world tells when it ended. False in journals of older releases.
+  bool end_follows = false;
+};
+// A hang that was only named has ended by itself: no rank of the world is quiet any more.
+struct HangEnded {
+  Generation generation;
+  Duration lasted;  // since the last sign of life before it
 };
 // Ranks take longer for each step than their peers, who wait for them. Only recorded: no decision
 // follows.
@@ -247,7 +254,7 @@ using Fact =
                  ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
                  CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
                  HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
-                 LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned>;
+                 LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned, HangEnded>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -87,6 +87,9 @@ struct Teller {
                               : "; its host " + fact.host + " gets no node of the job any more");
   }
   std::string operator()(const HangJudged& fact) const { return fact.sentence; }
+  std::string operator()(const HangEnded& fact) const {
+    return "the hang ended by itself after " + ToString(fact.lasted);
+  }
   std::string operator()(const RankSlow& fact) const {
     return diagnose::SlowSentence(fact.finding);
   }
@@ -226,6 +229,7 @@ struct Namer {
   std::string_view operator()(const CheckpointDamaged&) const { return "checkpoint_damaged"; }
   std::string_view operator()(const CheckpointNotStored&) const { return "checkpoint_not_stored"; }
   std::string_view operator()(const HangJudged&) const { return "hang_judged"; }
+  std::string_view operator()(const HangEnded&) const { return "hang_ended"; }
   std::string_view operator()(const RankSlow&) const { return "rank_slow"; }
   std::string_view operator()(const RankNoLongerSlow&) const { return "rank_no_longer_slow"; }
   std::string_view operator()(const LossWentBad&) const { return "loss_went_bad"; }

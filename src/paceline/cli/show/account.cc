@@ -71,7 +71,7 @@ std::string NowByEvents(const std::vector<JobEvent>& events) {
     }
     if (kind == "stop_decided") return "the job is ending";
     if (kind == "wait_began") return Visible(event->sentence);
-    has_progress = has_progress || kind == "progress_made";
+    has_progress = has_progress || kind == "progress_made" || kind == "hang_ended";
     const bool is_told = kind == "hang_judged" && DetailOf(*event, "acts") == "false";
     if (is_told && !has_progress) return "a hang is suspected";
     if (kind == "world_running") return "training goes on";
@@ -82,7 +82,8 @@ std::string NowByEvents(const std::vector<JobEvent>& events) {
   return "";
 }
 
-// A hang leaves no event when it ends by itself, so the master's word counts more than the events.
+// An older release left no event when a hang ended by itself, so the master's word counts more than
+// the events.
 std::string NowOf(const Explanation& why, const std::vector<JobEvent>& events,
                   const std::optional<wire::JobStatus>& status) {
   const bool is_live = status.has_value() && status->phase != "finished" && status->master_pid > 0;

@@ -104,6 +104,14 @@ TEST(Account, OfASuspectedHangSaysThatNoStepComes) {
   EXPECT_EQ(AccountOf(why, events, status).now, "no step for 28 s: Rank 1 …");
 }
 
+TEST(Account, OfAHangThatEndedByItselfSaysThatTrainingGoesOn) {
+  const std::vector<JobEvent> events = {
+      Happened(1, "world_running", {}, "world 1 trains"),
+      Happened(2, "hang_judged", {1}, "Rank 1 on a does not go on.", {{"acts", "false"}}),
+      Happened(3, "hang_ended", {2}, "the hang ended by itself after 28 s")};
+  EXPECT_EQ(Told(events, 2).now, "training goes on");
+}
+
 TEST(Account, TheCostOfAHangBeginsWithItsLastStep) {
   std::vector<JobEvent> events = KilledAtStep19();
   events[3] = Happened(4, "hang_judged", {2}, "Rank 1 on node0 was stopped.",

@@ -185,10 +185,15 @@ std::optional<JobEvent> HangOf(const std::vector<JobEvent>& events, const Explan
   return hang;
 }
 
-// "Then rank 1 on a failed: SIGTERM." or "Then paceline ends the job with exit code 143: …"; "" if
-// the verdict itself ended the hang, or nothing has yet.
-std::string EndOfHang(const Explanation& why) {
+// "Then rank 1 on a failed: SIGTERM.", "Then the hang ended by itself after 28 s." or "Then paceline
+// ends the job with exit code 143: …"; "" if the verdict itself ended the hang, or nothing has yet.
+std::string EndOfHang(const std::vector<JobEvent>& events, const Explanation& why) {
   if (!why.hang.has_value() || DetailOf(*why.hang, "acts") != "false") return "";
+  for (const JobEvent& event : events) {
+    const bool is_its_end = event.kind == "hang_ended" && event.seq > why.hang->seq &&
+                            event.generation == why.hang->generation;
+    if (is_its_end) return Concat("Then ", event.sentence, ".");
+  }
   if (why.first_fault.has_value()) return Concat("Then ", why.first_fault->sentence, ".");
   std::vector<JobEvent> ends = why.outcome;
   ends.insert(ends.begin(), why.event);
@@ -199,10 +204,10 @@ std::string EndOfHang(const Explanation& why) {
   return "";
 }
 
-// How long no rank had done anything when the hang was judged.
-int64_t QuietNanoseconds(const JobEvent& hang) {
-  const uint32_t quiet = ParseWhole<uint32_t>(DetailOf(hang, "quiet_ms")).value_or(0);
-  return Duration::Milliseconds(quiet).nanoseconds();
+// How long ago something had happened when the event was recorded.
+int64_t AgeOf(const JobEvent& event, const std::string& detail) {
+  const uint32_t age = ParseWhole<uint32_t>(DetailOf(event, detail)).value_or(0);
+  return Duration::Milliseconds(age).nanoseconds();
 }
 
 // When training stopped: at the last sign of life before a hang, at the first failure or loss of a
@@ -211,7 +216,7 @@ int64_t QuietNanoseconds(const JobEvent& hang) {
 std::optional<int64_t> StandsStillSince(const std::vector<JobEvent>& events,
                                         const Explanation& explanation) {
   for (const JobEvent& cause : explanation.evidence) {
-    if (cause.kind == "hang_judged") return cause.time_ns - QuietNanoseconds(cause);
+    if (cause.kind == "hang_judged") return cause.time_ns - AgeOf(cause, "quiet_ms");
     if (IsOneOf(cause.kind, {"rank_failed", "node_lost"})) return cause.time_ns;
   }
   const bool is_decision = explanation.event.kind == "recovery_decided";
@@ -358,7 +363,7 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
     explanation.tried = TriedBefore(events, *event, explanation.evidence);
   }
   explanation.hang = HangOf(events, explanation);
-  explanation.hang_end = EndOfHang(explanation);
+  explanation.hang_end = EndOfHang(events, explanation);
   // The causes of a failure are the world in which it happened, from before the incident.
   const auto begin =
       std::find_if_not(explanation.evidence.begin(), explanation.evidence.end(), EndsAnIncident);

@@ -408,6 +408,15 @@ TEST(Explain, AHangThatWasNamedIsToldAfterItsRankWasEnded) {
   EXPECT_EQ(why->hang_end, "Then event 3.");
 }
 
+TEST(Explain, AHangThatEndedByItselfSaysSo) {
+  std::vector<JobEvent> events = NamedHang();
+  events.push_back(Event(3, "hang_ended", {2}));
+  events[2].sentence = "the hang ended by itself after 28 s";
+  ASSERT_EQ(LastIncident(events), 2U);
+  const auto why = Explain(events, 2, "runs/a");
+  EXPECT_EQ(why->hang_end, "Then the hang ended by itself after 28 s.");
+}
+
 TEST(Explain, AHangThatPacelineEndedItselfHasNoOtherEnd) {
   std::vector<JobEvent> events = NamedHang();
   events[1].details["acts"] = "true";

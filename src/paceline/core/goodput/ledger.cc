@@ -53,6 +53,27 @@ struct GoodputLedger::Visitor {
 
   void operator()(const RankFailed&) const { ledger.has_failed_ = true; }
 
+  void NoteDead(Duration age) const {
+    if (age > Duration()) ledger.dead_since_ = std::min(ledger.dead_since_, record.at - age);
+  }
+
+  void operator()(const HangJudged& fact) const {
+    if (fact.acts) return NoteDead(fact.quiet_for);
+    const TimeClass stage = ledger.stage_;
+    const bool trains = stage == TimeClass::kProductive || stage == TimeClass::kRedone;
+    if (!fact.end_follows || !trains) return;
+    ledger.MoveHere(record.at - fact.quiet_for, TimeClass::kHang);
+    ledger.stage_after_hang_ = stage;
+    ledger.stage_ = TimeClass::kHang;  // not Enter(), because the steps before may still be lost
+  }
+
+  void operator()(const HangEnded&) const {
+    if (ledger.stage_ != TimeClass::kHang) return;
+    ledger.stage_ = ledger.stage_after_hang_;
+    ledger.unclaimed_ = 0;
+    if (ledger.has_progressed_) ledger.CloseIncident();
+  }
+
   void operator()(const WorldFormed& fact) const {
     for (auto& [id, node] : ledger.nodes_) node.is_seated = fact.world.SeatOf(id) >= 0;
     ledger.has_progressed_ = false;
@@ -66,7 +87,7 @@ struct GoodputLedger::Visitor {
 
   void operator()(const WorldRunning& fact) const {
     ledger.has_failed_ = false;
-    ledger.silent_since_ = Instant::Max();
+    ledger.silent_since_ = ledger.dead_since_ = Instant::Max();
     ledger.running_ = {.began_at = fact.began_at, .knows_step = fact.step >= 0};
     // A world that is past the highest step, or was when its ranks were still arriving, repeats
     // nothing. One that knows only its own steps was charged when the one before ended.
@@ -92,16 +113,19 @@ struct GoodputLedger::Visitor {
     if (!fact.evidence.empty() && !fact.is_lasting) return;
     if (fact.evidence.empty()) ledger.LearnStep(fact.step, fact.step_count);
     ledger.has_progressed_ = true;  // the ranks may be past it before all of them have come
+    ledger.stage_after_hang_ = TimeClass::kProductive;
     if (ledger.stage_ == TimeClass::kRedone) ledger.Enter(TimeClass::kProductive);
     if (ledger.stage_ == TimeClass::kProductive) ledger.CloseIncident();
   }
 
   void operator()(const WorldEnded& fact) const {
     // Without a failure the world was ended on purpose, right after a step. Other nodes may have
-    // told of steps while one was silent; that counts more.
+    // told of steps while one was silent; that counts more. None was made after a rank's death.
     const Instant stood = record.at - fact.still_for;
     const Instant still_since = fact.still_for > Duration() ? stood : ledger.silent_since_;
-    if (ledger.has_failed_) ledger.MoveHere(still_since, TimeClass::kDetection);
+    if (ledger.has_failed_) {
+      ledger.MoveHere(std::min(still_since, ledger.dead_since_), TimeClass::kDetection);
+    }
     const Instant kept_until = record.at - fact.lost_work;
     if (fact.step < 0) ledger.MoveHere(kept_until, TimeClass::kRedone);
     if (ledger.running_) {
@@ -233,7 +257,11 @@ void GoodputLedger::LearnStep(int64_t step, int64_t count) {
 void GoodputLedger::Add(TimeClass time_class, double slot_seconds) {
   sums_[Index(time_class)] += slot_seconds;
   if (time_class == TimeClass::kProductive) return;
-  if (open_) open_->slot_seconds += slot_seconds;
+  if (open_) {
+    open_->slot_seconds += slot_seconds;
+  } else if (time_class == TimeClass::kHang) {
+    unclaimed_ += slot_seconds;
+  }
 }
 
 void GoodputLedger::Move(Instant from, TimeClass time_class, std::vector<Training>* training) {

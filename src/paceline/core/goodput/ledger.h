@@ -6,7 +6,7 @@
 // The idea: each node has its slots from NodeJoined until it is lost, leaves or is taken out. The
 // records divide the time of the job into stretches, and a stretch puts all seated slots into one
 // class (see time_class.h); slots without a seat are spare. Some records say afterwards that a part
-// of the training before them was none: a node had been silent for some time, or
+// of the training before them was none: a node had been silent for some time, a rank had hung, or
 // work since the last checkpoint is lost. That part moves to another class.
 //
 // Which steps are repeated is known from the step at which the next world begins. If its ranks tell
@@ -132,7 +132,9 @@ class GoodputLedger {
   bool is_redoing_ = false;                // lost steps are not all repeated yet
   bool has_progressed_ = false;            // the newest world has made a new highest step
   bool has_failed_ = false;                // a part of the world that trains
+  TimeClass stage_after_hang_ = TimeClass::kProductive;  // meaningful in a hang
   Instant silent_since_ = Instant::Max();  // a lost node of the world that trains; Max: none
+  Instant dead_since_ = Instant::Max();    // a rank of it, dead or hung; Max: not known
   Instant last_;
   std::optional<TimeClass> passed_;
   std::vector<Moved> moved_;
@@ -142,7 +144,7 @@ class GoodputLedger {
   int64_t step_max_ = 0;
   int64_t steps_executed_ = 0;
   int64_t steps_redone_ = 0;
-  double unclaimed_ = 0;  // slot-seconds that Move() took before their WorldEnded
+  double unclaimed_ = 0;  // slot-seconds that Move() or a hang took before their WorldEnded
   std::optional<IncidentCost> open_;
   std::vector<IncidentCost> incidents_;  // over
 };

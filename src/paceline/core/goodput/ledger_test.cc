@@ -202,6 +202,46 @@ TEST_F(GoodputLedgerTest, AnOptimizerThatCountsAnewDoesNotMeanLostWork) {
   EXPECT_TRUE(report.incidents[0].is_over);
 }
 
+HangJudged Told(Duration quiet_for) {
+  return {.hang = "blocked", .quiet_for = quiet_for, .end_follows = true};
+}
+
+TEST_F(GoodputLedgerTest, ANamedHangIsNotProductiveUntilItEnds) {
+  Train();
+  Fold(30, Told(Duration::Seconds(10)));
+  EXPECT_DOUBLE_EQ(Report(35).Of(TimeClass::kHang), 4 * 15);
+  EXPECT_DOUBLE_EQ(Report(35).runtime, 10.0 / 31);
+  Fold(40, HangEnded{});
+  const GoodputReport report = Report(50);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kHang), 4 * 20);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
+  EXPECT_TRUE(report.incidents.empty());
+}
+
+TEST_F(GoodputLedgerTest, AHangThatEndsItsWorldIsAPartOfTheIncident) {
+  Form(4, {1, 2});
+  Fold(10, WorldRunning{});
+  Fold(30, Told(Duration::Seconds(10)));
+  Fold(40, RankFailed{});
+  Fold(40, WorldEnded{.step_count = 40,
+                      .lost_steps = 10,
+                      .lost_work = Duration::Seconds(25),
+                      .still_for = Duration::Seconds(20)});
+  const GoodputReport report = Report(40);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kHang), 4 * 20);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRedone), 4 * 5);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDetection), 0);
+  ASSERT_EQ(report.incidents.size(), 1u);
+  EXPECT_DOUBLE_EQ(report.incidents[0].slot_seconds, 4 * 25);
+}
+
+// A journal of an older release does not tell when a hang ended.
+TEST_F(GoodputLedgerTest, AHangWhoseEndIsNotRecordedChangesNothing) {
+  Train();
+  Fold(30, HangJudged{.hang = "blocked", .quiet_for = Duration::Seconds(10)});
+  EXPECT_DOUBLE_EQ(Report(50).Of(TimeClass::kProductive), 4 * 40);
+}
+
 // The peers of a dead rank stand still until its failure is known.
 TEST_F(GoodputLedgerTest, AFailedWorldMadeNoStepsSinceItsLastOne) {
   Train();

@@ -8,6 +8,7 @@ constexpr std::array<TimeClassText, kTimeClasses> kTexts = {{
     {TimeClass::kProductive, "productive", "productive", "steps that count"},
     {TimeClass::kRedone, "wasted_progress", "redone", "steps that a failure cost"},
     {TimeClass::kDetection, "detection", "detection", "until a failure was noticed"},
+    {TimeClass::kHang, "hang", "hang", "ranks waited for one that stood still"},
     {TimeClass::kDecision, "decision", "decision", "between two worlds"},
     {TimeClass::kWaiting, "waiting_for_nodes", "waiting", "for nodes to join"},
     {TimeClass::kFirstStart, "program_startup", "first start", "until the first step"},

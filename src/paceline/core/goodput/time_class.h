@@ -14,6 +14,7 @@ enum class TimeClass {
   kProductive,  // steps that no later attempt repeated
   kRedone,      // steps that were lost, or their repetition
   kDetection,   // from the last step, or sign of life, to the record of the failure
+  kHang,        // of a hang that was named and not acted on: from the last sign of life on
   kDecision,    // from the end of a world to the forming of the next one
   kWaiting,     // below the minimum: for nodes
   kFirstStart,  // from the forming of the first world to its first step
@@ -22,7 +23,7 @@ enum class TimeClass {
   kSpare,       // of nodes without a seat
   kUnknown,     // nobody recorded it
 };
-inline constexpr size_t kTimeClasses = 10;
+inline constexpr size_t kTimeClasses = 11;
 
 struct TimeClassText {
   TimeClass time_class;

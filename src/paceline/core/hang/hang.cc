@@ -85,7 +85,8 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts, Duration quiet
                        .culprits = verdict.culprits,
                        .lines = verdict.lines,
                        .quiet_for = quiet_for,
-                       .later = may_act ? verdict.later : ""},
+                       .later = may_act ? verdict.later : "",
+                       .end_follows = true},
             {turn.state().world_seq});
   if (!acts) {
     turn.watch().hang.told_seq = turn.state().last_seq;
@@ -101,6 +102,19 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts, Duration quiet
   // SIGSTOP comes from outside, so two stopped ranks are no repeated failure of the script.
   if (verdict.hang != diagnose::HangClass::kStopped) cause.fingerprint = verdict.fingerprint;
   FailHungRank(turn, verdict.culprits.front(), cause, turn.state().last_seq);
+}
+
+// Records the end of a hang that was named, perhaps by an earlier master. False while a rank
+// is quiet or has not been heard by this master.
+bool NoteEnd(Turn& turn) {
+  const JobState& state = turn.state();
+  if (!state.hang.pending || !state.world) return false;
+  if (turn.watch().running_seats + state.finished_count < state.world->seats.size()) return false;
+  MARK("hang ended by itself");
+  turn.Emit(
+      HangEnded{.generation = state.world->generation, .lasted = turn.now() - state.hang.since},
+      {state.hang.seq});
+  return true;
 }
 
 bool JudgeAnswers(Turn& turn) {
@@ -146,7 +160,7 @@ bool NoteHang(Turn& turn) {
     hang.told_seq = RecordSeq();
     hang.told_ranks.clear();
     hang.told_sentence.clear();
-    return false;
+    return NoteEnd(turn);
   }
   if (!hang.is_asked) {
     if (hang.look_at.is_max() || turn.now() >= hang.look_at) Ask(turn);

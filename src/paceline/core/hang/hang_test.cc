@@ -358,5 +358,43 @@ TEST_F(HangTest, ARankThatGoesOnIsAskedNoMore) {
   EXPECT_TRUE(Facts<RankFailed>().empty());
 }
 
+TEST_F(HangTest, TheEndOfANamedHangIsRecorded) {
+  StandStill(15);
+  ASSERT_FALSE(Facts<HangJudged>().empty());
+  EXPECT_TRUE(Facts<HangEnded>().empty());
+  Beat(false);
+  ASSERT_EQ(1u, Facts<HangEnded>().size());
+  EXPECT_GE(Facts<HangEnded>().front().lasted, Duration::Seconds(14));
+  Beat(false);
+  EXPECT_EQ(1u, Facts<HangEnded>().size());
+}
+
+// The master that named it is gone. The next one says nothing until it has heard every rank.
+TEST_F(HangTest, TheNextMasterRecordsTheEnd) {
+  StandStill(15);
+  std::vector<Record> durable = records_;
+  job_ = Job();
+  for (const Record& record : durable) job_.Restore(record);
+  Take(job_.Step(now_, MasterStarted{2}));
+  for (const uint64_t id : {1U, 2U}) {
+    NodeReport report = TestReport("n" + std::to_string(id));
+    report.slots = 2;
+    report.generation = job_.state().generation;
+    EXPECT_TRUE(Facts<HangEnded>().empty());
+    for (uint32_t local = 0; local < 2; ++local) {
+      RankReport rank;
+      rank.generation = job_.state().generation;
+      rank.rank = Rank((id - 1) * 2 + local);
+      rank.local_rank = local;
+      rank.pid = 100;
+      rank.state = RankReport::State::kStepping;
+      rank.step_count = 60;
+      report.ranks.push_back(rank);
+    }
+    Take(job_.Step(now_, NodeRegistered{ConnectionId(id), report}));
+  }
+  EXPECT_EQ(1u, Facts<HangEnded>().size());
+}
+
 }  // namespace
 }  // namespace paceline::core

@@ -193,6 +193,10 @@ struct Filler {
     Detail("quiet_ms", std::to_string(fact.quiet_for.milliseconds()));
     if (!fact.later.empty()) Detail("later", fact.later);
   }
+  void operator()(const core::HangEnded& fact) {
+    event.generation = fact.generation.value();
+    Detail("lasted_ms", std::to_string(fact.lasted.milliseconds()));
+  }
   void operator()(const core::RankSlow& fact) { Slow(fact.generation, fact.finding); }
   void operator()(const core::RankNoLongerSlow& fact) { Slow(fact.generation, fact.finding); }
   void operator()(const core::LossWentBad& fact) {

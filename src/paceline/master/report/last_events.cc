@@ -9,10 +9,10 @@ namespace {
 
 // What `paceline why` reads of an incident.
 bool IsOfIncident(const core::Record& record) {
-  constexpr std::array<std::string_view, 12> kKinds = {
-      "rank_failed",  "node_lost",    "node_left",        "node_noticed",
-      "node_evicted", "hang_judged",  "recovery_decided", "stop_decided",
-      "world_ended",  "world_formed", "world_running",    "restore_decided"};
+  constexpr std::array<std::string_view, 13> kKinds = {
+      "rank_failed",   "node_lost",        "node_left",    "node_noticed", "node_evicted",
+      "hang_judged",   "recovery_decided", "stop_decided", "world_ended",  "world_formed",
+      "world_running", "restore_decided",  "hang_ended"};
   return std::find(kKinds.begin(), kKinds.end(), core::FactName(record.fact)) != kKinds.end();
 }
 

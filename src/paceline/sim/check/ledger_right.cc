@@ -74,7 +74,7 @@ class LedgerRight final : public Check {
         .productive = report.Of(TimeClass::kProductive),
         .redone = report.Of(TimeClass::kRedone),
         .start = report.Of(TimeClass::kFirstStart) + report.Of(TimeClass::kRestart),
-        .dead = report.Of(TimeClass::kDetection)};
+        .dead = report.Of(TimeClass::kDetection) + report.Of(TimeClass::kHang)};
     const double limit = truth.resolution + kGross * report.allocated();
     const auto compare = [&](std::string_view what, double has, double was) {
       if (std::abs(has - was) <= limit) return;
@@ -83,7 +83,7 @@ class LedgerRight final : public Check {
     };
     compare("start", told.start, truth.start);
     compare("redone", told.redone, truth.redone);
-    compare("productive, redone and detection", told.productive + told.redone + told.dead,
+    compare("productive, redone, detection and hangs", told.productive + told.redone + told.dead,
             truth.productive + truth.redone + truth.dead + truth.paused);
   }
 

@@ -133,7 +133,7 @@ class Draw {
             .ranks = Reports()};
   }
   core::HangJudged Hang(Generation generation) {
-    return {generation, Text(), Flag(), Text(), {Rank(Small())}, {Text()}, Time(), Text()};
+    return {generation, Text(), Flag(), Text(), {Rank(Small())}, {Text()}, Time(), Text(), Flag()};
   }
   std::vector<core::Fact> Facts() {
     const NodeId node(Small());
@@ -185,6 +185,7 @@ class Draw {
                               Text()}},
         core::NodeNoticed{node, Name(), Instant() + Time(), Step(), Text()},
         Hang(generation),
+        core::HangEnded{generation, Time()},
         core::RankSlow{generation, {{Rank(Small())}, Text(), Flag(), Flag(), 0.21, 0.17, 900}},
         core::RankNoLongerSlow{generation, {{Rank(Small()), Rank(Small())}, Text(), Flag()}},
         core::ModelDescribed{Text(), Big(), Big(), Text(), Text()},

@@ -78,7 +78,9 @@
   F(last_fingerprint) F(last_headline) F(last_failure_step) F(step_max) F(worlds) \
   F(final_reason)
 #define PACELINE_NODE_NOTICED(F) F(node) F(name) F(saved_step) F(reason)
-#define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence) F(quiet_for) F(later)
+#define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence) F(quiet_for) F(later) \
+  F(end_follows)
+#define PACELINE_HANG_ENDED(F) F(generation) F(lasted)
 #define PACELINE_CHECKPOINT_NOT_STORED(F) F(directory) F(reason) F(generation) F(is_final)
 
 #define PACELINE_CHECKPOINT_TERMS(F) F(directory) F(keep)

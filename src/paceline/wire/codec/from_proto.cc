@@ -108,6 +108,10 @@ absl::Status Take(const pb::AgentReturned& from, core::AgentReturned* to) {
   PACELINE_AGENT_RETURNED(TAKE)
   return absl::OkStatus();
 }
+absl::Status Take(const pb::HangEnded& from, core::HangEnded* to) {
+  PACELINE_HANG_ENDED(TAKE)
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::GrowthPlanned& from, core::GrowthPlanned* to) {
   PACELINE_GROWTH_PLANNED(TAKE)
   return absl::OkStatus();
@@ -457,6 +461,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kSoloRestarted, SoloRestarted, solo_restarted)
     FACT(kProgressMade, ProgressMade, progress_made)
     FACT(kHangJudged, HangJudged, hang_judged)
+    FACT(kHangEnded, HangEnded, hang_ended)
     FACT(kWishChanged, WishChanged, wish_changed)
     FACT(kNodeNoticed, NodeNoticed, node_noticed)
     FACT(kPastRemembered, PastRemembered, past_remembered)

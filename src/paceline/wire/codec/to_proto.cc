@@ -103,6 +103,10 @@ void Put(const core::AgentReturned& from, pb::Fact* fact) {
   auto* to = fact->mutable_agent_returned();
   PACELINE_AGENT_RETURNED(PUT)
 }
+void Put(const core::HangEnded& from, pb::Fact* fact) {
+  auto* to = fact->mutable_hang_ended();
+  PACELINE_HANG_ENDED(PUT)
+}
 void Put(const core::GrowthPlanned& from, pb::Fact* fact) {
   auto* to = fact->mutable_growth_planned();
   PACELINE_GROWTH_PLANNED(PUT)
