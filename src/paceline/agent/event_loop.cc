@@ -289,8 +289,8 @@ void AgentLoop::Register() {
   NodeReport report = setup_.identity;
   report.store_port = store_port_.port();
   report.generation = machine_.carried_out();
-  report.ranks = machine_.Ranks();
-  told_.Reset(report.ranks);
+  report.ranks = machine_.RanksAt(MonotonicNow());
+  told_.Reset(machine_.Ranks());
   Tell(bond_.Registration(std::move(report)));
 }
 

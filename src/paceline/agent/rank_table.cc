@@ -2,6 +2,7 @@
 
 #include <sys/epoll.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -203,6 +204,16 @@ std::optional<SlotReading> RankTable::ReadingOf(uint32_t local_rank, const Livin
   return reading;
 }
 
+namespace {
+
+// Since the starter saw the rank's end; 0: nobody did, or the rank lives.
+Duration EndedFor(const SlotReading& reading) {
+  if (!reading.wait_status.has_value() || reading.exit_monotonic_ns <= 0) return Duration();
+  return std::max(Duration(), Duration::Nanoseconds(MonotonicNs() - reading.exit_monotonic_ns));
+}
+
+}  // namespace
+
 void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) {
   const std::optional<Living> dropped = Drop(local_rank);
   if (!dropped.has_value()) return;
@@ -216,6 +227,7 @@ void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) 
   ended.cause = Judge(rank, wait_status, reading.has_value() && reading->port_taken);
   std::optional<RankReport> last;
   if (reading.has_value()) {
+    ended.ended_for = EndedFor(*reading);
     reading->wait_status.reset();  // as while it lived
     last = ReportOf(*reading);
   }
@@ -261,6 +273,7 @@ std::vector<FoundRank> RankTable::Find(bool with_ended) {
     if (!is_alive) {
       report.state = RankReport::State::kExited;
       report.exit = JudgeOld(*reading);
+      report.ended_for = EndedFor(*reading);
     } else if (report.state == RankReport::State::kExited) {
       report.state = RankReport::State::kRunning;
     }

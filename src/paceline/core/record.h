@@ -107,6 +107,7 @@ struct RankFailed {
   bool charged = true;    // false: no node or script caused it (store port taken)
   bool explains = false;  // explains the end of this generation and takes over the charge
   ExitCause cause;
+  Duration died_for;  // since its end, when this was recorded; 0: not known
 };
 struct RecoveryDecided {
   Rung rung = Rung::kNone;

@@ -59,7 +59,8 @@ struct RankReport {
   // three seconds. `phase` is meaningful then.
   bool is_quiet = false;
   RankPhase phase = RankPhase::kStart;
-  ExitCause exit;  // meaningful when state is kExited
+  ExitCause exit;      // meaningful when state is kExited
+  Duration ended_for;  // since its end, when this was sent; 0: not known
   bool operator==(const RankReport&) const = default;
 };
 

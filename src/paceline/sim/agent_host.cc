@@ -148,8 +148,8 @@ void AgentHost::Register(Master& master) {
   const bool hides_term = world.options().canary == Canary::kTrustOldMaster;
   event.report.term = hides_term ? 0 : node.terms().seen();
   event.report.generation = machine_.carried_out();
-  event.report.ranks = machine_.Ranks();
-  for (const RankReport& rank : event.report.ranks) sent_[rank.local_rank] = rank;
+  event.report.ranks = machine_.RanksAt(world.queue().now());
+  for (const RankReport& rank : machine_.Ranks()) sent_[rank.local_rank] = rank;
   world.CallMaster(connection, [event, offer = copy_.offer()](Master& master, uint64_t life) {
     master.OnRegister(life, event, offer);
   });

@@ -59,7 +59,8 @@ void Node::PowerOff(bool is_silent) {
   const std::map<int32_t, RankProcess> gone = std::exchange(processes_, {});
   for (const auto& [pid, process] : gone) {
     if (keeps_page) {
-      RankReport& report = ended_[process.local_rank] = Report(process);
+      ended_[process.local_rank] = {Report(process), world_.queue().now()};
+      RankReport& report = ended_[process.local_rank].report;
       report.state = RankReport::State::kExited;
       report.exit.headline = "ended; the wait status was lost";
     }
@@ -295,7 +296,7 @@ void Node::EndRank(int32_t pid, const ExitCause& cause) {
   const core::StationPeer peer = saves_.PeerOf(pid);
   processes_.erase(it);
   saves_.Ended(pid);
-  ended_[process.local_rank] = report;
+  ended_[process.local_rank] = {report, world_.queue().now()};
   world_.workload().Leave(process.generation, process.rank, pid, cause.is_success());
   world_.ProcessEnded(process, cause);
   if (agent_ != nullptr && peer != 0) {
@@ -307,9 +308,10 @@ void Node::EndRank(int32_t pid, const ExitCause& cause) {
 }
 
 void Node::TellEnd(const RankReport& report) {
-  world_.queue().After(Duration::Milliseconds(1), [this, report] {
+  world_.queue().After(Duration::Milliseconds(1), [this, report, at = world_.queue().now()] {
     if (agent_ == nullptr) return;  // the next agent finds it on the page
-    agent_->Feed(core::RankEnded{report.local_rank, report.generation, report.pid, report.exit});
+    agent_->Feed(core::RankEnded{report.local_rank, report.generation, report.pid, report.exit,
+                                 world_.queue().now() - at});
   });
 }
 
@@ -347,7 +349,10 @@ RankReport Node::Report(const RankProcess& process) const {
 
 std::vector<RankReport> Node::Found() const {
   std::vector<RankReport> found;
-  for (const auto& [local_rank, report] : ended_) found.push_back(report);
+  for (const auto& [local_rank, ended] : ended_) {
+    found.push_back(ended.report);
+    found.back().ended_for = world_.queue().now() - ended.at;
+  }
   for (const auto& [pid, process] : processes_) found.push_back(Report(process));
   return found;
 }

@@ -152,7 +152,11 @@ class Node {
   uint64_t starter_count_ = 0;
   std::unique_ptr<AgentHost> agent_;
   std::map<int32_t, RankProcess> processes_;  // living, by pid
-  std::map<uint32_t, RankReport> ended_;      // last end of a slot, as the page keeps it
+  struct Ended {
+    RankReport report;
+    Instant at;
+  };
+  std::map<uint32_t, Ended> ended_;  // last end of a slot, as the page keeps it
   core::TermGuard terms_;
   ArenaShelf shelf_;
   RankSaves saves_;

@@ -112,6 +112,13 @@ TEST(Account, OfAHangThatEndedByItselfSaysThatTrainingGoesOn) {
   EXPECT_EQ(Told(events, 2).now, "training goes on");
 }
 
+// The next master recorded it long after the rank had died.
+TEST(Account, TheCostOfADeathWithoutAMasterBeginsWithTheDeath) {
+  std::vector<JobEvent> events = KilledAtStep19();
+  events[3].details["died_ms"] = "39500";
+  EXPECT_EQ(Told(events, 6).cost, "training again after 40 s; 2 steps are trained again");
+}
+
 TEST(Account, TheCostOfAHangBeginsWithItsLastStep) {
   std::vector<JobEvent> events = KilledAtStep19();
   events[3] = Happened(4, "hang_judged", {2}, "Rank 1 on node0 was stopped.",

@@ -217,7 +217,8 @@ std::optional<int64_t> StandsStillSince(const std::vector<JobEvent>& events,
                                         const Explanation& explanation) {
   for (const JobEvent& cause : explanation.evidence) {
     if (cause.kind == "hang_judged") return cause.time_ns - AgeOf(cause, "quiet_ms");
-    if (IsOneOf(cause.kind, {"rank_failed", "node_lost"})) return cause.time_ns;
+    if (cause.kind == "rank_failed") return cause.time_ns - AgeOf(cause, "died_ms");
+    if (cause.kind == "node_lost") return cause.time_ns;
   }
   const bool is_decision = explanation.event.kind == "recovery_decided";
   if (!is_decision || explanation.evidence.empty()) return std::nullopt;

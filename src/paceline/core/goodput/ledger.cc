@@ -51,7 +51,10 @@ struct GoodputLedger::Visitor {
   void operator()(const NodeLeft& fact) const { ledger.nodes_.erase(fact.node); }
   void operator()(const NodeEvicted& fact) const { ledger.nodes_.erase(fact.node); }
 
-  void operator()(const RankFailed&) const { ledger.has_failed_ = true; }
+  void operator()(const RankFailed& fact) const {
+    ledger.has_failed_ = true;
+    NoteDead(fact.died_for);
+  }
 
   void NoteDead(Duration age) const {
     if (age > Duration()) ledger.dead_since_ = std::min(ledger.dead_since_, record.at - age);

@@ -242,6 +242,17 @@ TEST_F(GoodputLedgerTest, AHangWhoseEndIsNotRecordedChangesNothing) {
   EXPECT_DOUBLE_EQ(Report(50).Of(TimeClass::kProductive), 4 * 40);
 }
 
+// The next master hears of the death and of the last steps in the same moment.
+TEST_F(GoodputLedgerTest, ARankThatDiedWithoutAMasterIsDeadFromItsDeathOn) {
+  Train();
+  Fold(60, MasterTookOver{.incarnation = 2, .history = History::kOwn});
+  Fold(61, RankFailed{.died_for = Duration::Seconds(31)});
+  Fold(61, WorldEnded{.step = 40, .step_count = 40, .still_for = Duration::Seconds(1)});
+  const GoodputReport report = Report(61);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kDetection), 4 * 31);
+}
+
 // The peers of a dead rank stand still until its failure is known.
 TEST_F(GoodputLedgerTest, AFailedWorldMadeNoStepsSinceItsLastOne) {
   Train();

@@ -70,6 +70,7 @@ class AgentTurn {
     slot = Slot{};
     slot.process = event.rank;
     slot.alive = event.rank.state != State::kExited;
+    NoteEnded(slot, event.rank.ended_for);
   }
 
   void operator()(const RankSpawned& event) {
@@ -245,6 +246,12 @@ class AgentTurn {
     }
   }
 
+  // The report itself keeps no age, which would differ at each look.
+  void NoteEnded(Slot& slot, Duration ago) {
+    slot.ended_at = ago > Duration() ? now_ - ago : Instant::Max();
+    slot.process->ended_for = Duration();
+  }
+
   void TakeEnd(const RankEnded& event) {
     const auto found = m_.slots_.find(event.local_rank);
     if (found == m_.slots_.end()) return;
@@ -261,6 +268,7 @@ class AgentTurn {
     RankReport& rank = *slot.process;
     rank.state = State::kExited;
     rank.exit = event.cause;
+    NoteEnded(slot, event.ended_for);
     // A rank that failed by itself before the signal reached it is still reported.
     const bool by_itself =
         event.cause.kind == ExitCause::Kind::kExited && !slot.termed && event.cause.code != 0;
@@ -270,7 +278,10 @@ class AgentTurn {
     slot.killed = false;
     slot.kill_at = Instant::Max();
     slot.stuck_at = Instant::Max();
-    if (m_.linked_) Do(ReportRankExit{rank});
+    if (!m_.linked_) return;
+    RankReport told = rank;
+    told.ended_for = event.ended_for;
+    Do(ReportRankExit{std::move(told)});
   }
 
   // Without a master, a node with a block of generations restarts its own world.

@@ -68,6 +68,7 @@ struct RankEnded {
   Generation generation;
   int32_t pid = 0;
   ExitCause cause;
+  Duration ended_for;  // since then; 0: not known
 };
 // The page, read at each heartbeat.
 struct ProgressRead {
@@ -153,8 +154,10 @@ class AgentMachine {
   // waits for the next one for at most orphan_after. It does not wait if the master refused it, or
   // if its own host asked it to leave.
   bool HasHope(Instant now) const;
-  // Living and starting ranks and the last end in every slot, for a registration.
+  // Living and starting ranks and the last end in every slot.
   std::vector<RankReport> Ranks() const;
+  // The same for a registration: since when those that ended are dead.
+  std::vector<RankReport> RanksAt(Instant now) const;
 
  private:
   struct Slot {
@@ -168,6 +171,7 @@ class AgentMachine {
     bool killed = false;
     Instant kill_at = Instant::Max();   // send SIGKILL then if it still lives
     Instant stuck_at = Instant::Max();  // report it as stuck then if it still lives
+    Instant ended_at = Instant::Max();  // Max: it lives, or that is not known
 
     // Its process, living or ended, is of that generation.
     bool IsOf(Generation generation) const {

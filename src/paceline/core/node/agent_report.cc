@@ -42,6 +42,16 @@ std::vector<RankReport> AgentMachine::Ranks() const {
   return ranks;
 }
 
+std::vector<RankReport> AgentMachine::RanksAt(Instant now) const {
+  std::vector<RankReport> ranks = Ranks();
+  for (RankReport& rank : ranks) {
+    const Slot& slot = slots_.at(rank.local_rank);
+    const bool is_dead = rank.state == RankReport::State::kExited && !slot.ended_at.is_max();
+    rank.ended_for = is_dead ? now - slot.ended_at : Duration();
+  }
+  return ranks;
+}
+
 bool AgentMachine::Holds(const Assignment& assignment) const {
   return std::any_of(slots_.begin(), slots_.end(), [&](const auto& entry) {
     const Slot& slot = entry.second;

@@ -51,6 +51,19 @@ TEST(AgentMachine, HoldsAnotherPortWhenRankZeroCannotBeStarted) {
   EXPECT_EQ(held, 1u);
 }
 
+// A new master hears how long ago a rank ended; a look in between does not change the report.
+TEST(AgentMachine, TellsARegistrationSinceWhenARankIsDead) {
+  AgentMachine machine = Ordered();
+  machine.Step(At(3), RankSpawned{0, Generation(1), 77});
+  machine.Step(At(4), MasterUnlinked{"reset"});
+  ExitCause killed;
+  killed.kind = ExitCause::Kind::kSignaled;
+  machine.Step(At(1000), RankEnded{0, Generation(1), 77, killed, At(1000) - At(900)});
+  ASSERT_EQ(machine.RanksAt(At(5900)).size(), 1u);
+  EXPECT_EQ(machine.RanksAt(At(5900))[0].ended_for, At(5900) - At(900));
+  EXPECT_EQ(machine.Ranks()[0].ended_for, Duration());
+}
+
 TEST(AgentMachine, FailsItsRanksWhenNoStarterCanBeHad) {
   AgentMachine machine{JobSpec{}};
   machine.Step(At(0), StorePortHeld{20'000});

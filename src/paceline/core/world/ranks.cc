@@ -25,7 +25,8 @@ RankFailed Failure(const JobState& state, NodeId node, const RankReport& rank) {
           .step_count = rank.step_count,
           .charged = !rank.exit.port_taken && !rank.exit.asked,
           .explains = false,
-          .cause = rank.exit};
+          .cause = rank.exit,
+          .died_for = rank.ended_for};
 }
 
 // "rank 1 on n2 had ended with exit code 0 before": one whose script returned while its peers train

@@ -94,6 +94,7 @@ struct Filler {
     Detail("explains", YesNo(fact.explains));
     Detail("step_count", std::to_string(fact.step_count));
     Detail("cgroup_oom", YesNo(fact.cause.cgroup_oom));
+    Detail("died_ms", std::to_string(fact.died_for.milliseconds()));
     if (!fact.cause.headline.empty()) Detail("headline", fact.cause.headline);
     if (!fact.cause.fingerprint.empty()) Detail("fingerprint", fact.cause.fingerprint);
   }

@@ -146,7 +146,7 @@ class Draw {
         core::NodeLeft{node, Name(), Text()},
         core::NodeEvicted{node, Name(), Text(), Text()},
         core::RankFailed{node, Name(), generation, Rank(Small()), Step(), Step(), Flag(), Flag(),
-                         Cause()},
+                         Cause(), Time()},
         core::RecoveryDecided{Enum(core::Rung::kStop), node, Flag(), Name(), Step(), Step(),
                               Text()},
         core::WorldFormed{World(), generation, Flag(), node, Text()},

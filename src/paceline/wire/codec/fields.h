@@ -18,7 +18,8 @@
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline) F(is_final) F(is_repeatable)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
-  F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet) F(is_own_step)
+  F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet) F(is_own_step) \
+  F(ended_for)
 #define PACELINE_COLLECTIVE_SEEN(F) F(group) F(sequence) F(operation) F(dtype) F(bytes) F(site) \
   F(age) F(is_complete)
 #define PACELINE_STACK_FRAME(F) F(file) F(line) F(function)
@@ -58,7 +59,7 @@
 #define PACELINE_NODE_LEFT(F) F(node) F(name) F(reason)
 #define PACELINE_NODE_EVICTED(F) F(node) F(name) F(reason) F(host)
 #define PACELINE_RANK_FAILED(F) F(node) F(node_name) F(generation) F(rank) F(step) F(step_count) \
-  F(charged) F(explains)
+  F(charged) F(explains) F(died_for)
 #define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \
   F(saved_step) F(reason)
 #define PACELINE_WORLD_FORMED(F) F(solo_last) F(fresh_starter) F(fresh_node) F(reason)
