@@ -27,6 +27,23 @@ def install(cluster: Cluster) -> None:
                     "--timeout", "60s")
 
 
+def leaders_node(cluster: Cluster) -> str:
+    """The Kubernetes node of the operator that works: its pod's name begins the Lease's holder.
+    The other operator waits, and may be lost with its node."""
+    found: list[str] = []
+
+    def ask() -> bool:
+        said = cluster.kubectl("get", "lease", "paceline-operator", "--namespace", SYSTEM,
+                               "--ignore-not-found", "--output", "json")
+        lease = json.loads(said or "{}")
+        holder = lease.get("spec", {}).get("holderIdentity") or ""
+        found[:] = [pod.node for pod in cluster.pods(namespace=SYSTEM)
+                    if holder.startswith(f"{pod.name}_") and pod.is_ready]
+        return bool(found)
+    cluster.eventually(ask, "an operator holds the Lease")
+    return found[0]
+
+
 def spread_by(taints: str) -> JsonDict:
     """One node of the job on each Kubernetes node. "Honor" leaves out those that take no pods, and
     "Ignore" does not. An affinity between pods would also keep the nodes from where the master is,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, JsonDict
 from conftest import processes_with
-from elastic import SYSTEM, ElasticJob, install
+from elastic import ElasticJob, install, leaders_node
 from training import STEPS, VENV, set_pace
 
 Undisturbed = Callable[[int], str]
@@ -250,10 +250,10 @@ ONLY_FOR_THE_MASTER = "test.paceline.dev/master"
 
 @pytest.fixture
 def masters_node(cluster: Cluster, operator: None) -> Iterator[str]:
-    """A node with a taint that keeps all pods away but a master that tolerates it. It has no
-    operator, so that only the master is lost with it."""
-    needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
-    name = next(node for node in sorted(cluster.nodes) if node not in needed)
+    """A node with a taint that keeps all pods away but a master that tolerates it. The operator that
+    works is not there, so that only the master is lost with it."""
+    needed = leaders_node(cluster)
+    name = next(node for node in sorted(cluster.nodes) if node != needed)
     cluster.kubectl("taint", "node", name, f"{ONLY_FOR_THE_MASTER}=only:NoSchedule")
     yield name
     cluster.kubectl("uncordon", name)
@@ -312,8 +312,8 @@ def test_a_cut_link_costs_one_node_at_most_and_leaves_nothing(
     submit_apart(masters_node, job)
     job.until_beyond(20)
     open_to_all(cluster, masters_node)  # for what replaces the node that is cut off
-    needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
-    first = next(pod for pod in job.node_pods().values() if pod.node not in needed)
+    needed = leaders_node(cluster)
+    first = next(pod for pod in job.node_pods().values() if pod.node != needed)
     assert first.node != masters_node
     cut_off(cluster, job, first.node, SHORT_CUT_S)
     after_the_short_one = set(job.node_pods())
@@ -325,7 +325,8 @@ def test_a_cut_link_costs_one_node_at_most_and_leaves_nothing(
 
     # Of the pods now, one on a Kubernetes node without the operator and the master.
     second = next(pod for pod in job.node_pods().values()
-                  if pod.phase == "Running" and pod.node not in {*needed, masters_node})
+                  if pod.phase == "Running" and pod.node not in {leaders_node(cluster),
+                                                                 masters_node})
     cut_off(cluster, job, second.node, LONG_CUT_S)
     assert lost_nodes(job)[-1] == node_of(second.name)
     assert set(job.node_pods()) <= {*after_the_short_one, following(second.name)}
@@ -379,9 +380,9 @@ def on_others(job: ElasticJob, host: str) -> list[str]:
 
 @pytest.fixture
 def broken_host(cluster: Cluster, operator: None) -> Iterator[str]:
-    """A node without the operator, on which no starter of ranks can begin."""
-    needed = {pod.node for pod in cluster.pods(namespace=SYSTEM)}
-    name = next(node for node in sorted(cluster.nodes) if node not in needed)
+    """A node without the operator that works, on which no starter of ranks can begin."""
+    needed = leaders_node(cluster)
+    name = next(node for node in sorted(cluster.nodes) if node != needed)
     space = cluster.nodes[name].space
     starter = next(VENV.glob("lib/python*/site-packages/paceline/_starter/__main__.py"))
     space.run("tee", "/run/broken.py", stdin="raise SystemExit('no starter on this host')\n")
@@ -396,8 +397,8 @@ def test_a_host_that_starts_no_rank_is_excluded(
         cluster: Cluster, broken_host: str, job: ElasticJob) -> None:
     """First the host is the only place for the node's next pod, so that the exclusion shows."""
     job.spread = "Ignore"
-    third = next(node for node in cluster.nodes if node not in {
-        broken_host, *(pod.node for pod in cluster.pods(namespace=SYSTEM))})
+    third = next(node for node in cluster.nodes
+                 if node not in {broken_host, leaders_node(cluster)})
     cluster.kubectl("cordon", third)
     set_pace(job.storage, 0.5)
     job.submit("1:2")

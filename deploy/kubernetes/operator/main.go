@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/selection"
+	"k8s.io/apimachinery/pkg/types"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	toolscache "k8s.io/client-go/tools/cache"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,11 +30,16 @@ import (
 	"paceline.dev/operator/transport"
 )
 
+// leaseName is the name of the Lease of operators that share their work.
+const leaseName = "paceline-operator"
+
 type flags struct {
 	namespace   string
 	metrics     string
 	health      string
 	leaderElect bool
+	// Namespace of the Lease, from POD_NAMESPACE.
+	leaseNamespace string
 }
 
 func main() {
@@ -42,8 +48,10 @@ func main() {
 	flag.StringVar(&f.metrics, "metrics-address", ":8080", "address for /metrics; 0: none")
 	flag.StringVar(&f.health, "health-address", ":8081", "address for /healthz and /readyz; 0: none")
 	flag.BoolVar(&f.leaderElect, "leader-elect", false,
-		"work only while this operator holds the Lease; needed for two operators")
+		"work only while this operator holds the Lease in the namespace $POD_NAMESPACE; needed for "+
+			"two operators")
 	flag.Parse() // controller-runtime adds --kubeconfig
+	f.leaseNamespace = os.Getenv("POD_NAMESPACE")
 	log := zap.New()
 	if err := run(f, log); err != nil {
 		fmt.Fprintln(os.Stderr, "paceline operator:", err)
@@ -52,6 +60,10 @@ func main() {
 }
 
 func run(f flags, log logr.Logger) error {
+	if f.leaderElect && f.leaseNamespace == "" {
+		return fmt.Errorf("--leader-elect needs a namespace for its Lease, and POD_NAMESPACE is not " +
+			"set: set it as deploy/kubernetes/install.yaml does")
+	}
 	ctrl.SetLogger(log)
 	config, err := ctrl.GetConfig()
 	if err != nil {
@@ -96,18 +108,27 @@ func run(f flags, log logr.Logger) error {
 	if err := reconcile.SetUp(manager, rights); err != nil {
 		return err
 	}
+	if f.leaderElect {
+		rights.Share(types.NamespacedName{Namespace: f.leaseNamespace, Name: leaseName},
+			manager.Elected())
+	}
+	if err := addProbes(manager, rights, lists); err != nil {
+		return err
+	}
+	ctx := ctrl.SetupSignalHandler()
+	go rights.Run(ctx) // beside the manager, which waits for its caches first
+	return manager.Start(ctx)
+}
+
+// addProbes: an operator that does not hold the Lease is ready as well.
+func addProbes(manager ctrl.Manager, rights *reconcile.Rights, lists *reconcile.Lists) error {
 	if err := manager.AddHealthzCheck("ping", healthz.Ping); err != nil {
 		return err
 	}
 	if err := manager.AddReadyzCheck("rights", rights.Ready); err != nil {
 		return err
 	}
-	if err := manager.AddReadyzCheck("lists", lists.Ready); err != nil {
-		return err
-	}
-	ctx := ctrl.SetupSignalHandler()
-	go rights.Run(ctx) // beside the manager, which waits for its caches first
-	return manager.Start(ctx)
+	return manager.AddReadyzCheck("lists", lists.Ready)
 }
 
 // optionsOf: the cache has jobs and their pods, and nothing else of the cluster.
@@ -128,7 +149,8 @@ func optionsOf(f flags, scheme *runtime.Scheme) (ctrl.Options, error) {
 		Metrics:                       server.Options{BindAddress: f.metrics},
 		HealthProbeBindAddress:        f.health,
 		LeaderElection:                f.leaderElect,
-		LeaderElectionID:              "paceline-operator",
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       f.leaseNamespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &lease, RenewDeadline: &renew, RetryPeriod: &retry,
 	}

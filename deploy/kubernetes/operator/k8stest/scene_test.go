@@ -77,11 +77,15 @@ func (s *scene) must(err error) {
 
 func (s *scene) startOperator() { s.process = s.spawnOperator() }
 
-func (s *scene) spawnOperator() *exec.Cmd {
+func (s *scene) spawnOperator() *exec.Cmd { return s.spawnNamed("operator-"+s.namespace, "0") }
+
+// spawnNamed starts an operator with a log and an address of its probes.
+func (s *scene) spawnNamed(name, health string, flags ...string) *exec.Cmd {
 	config := theCluster.path(s.namespace + ".conf")
 	s.must(writeKubeconfig(config, s.proxy.url, operatorToken))
-	process, err := theCluster.spawn("operator-"+s.namespace, theCluster.operator, "--kubeconfig",
-		config, "--namespace", s.namespace, "--metrics-address", "0", "--health-address", "0")
+	process, err := theCluster.spawn(name, theCluster.operator, append([]string{"--kubeconfig",
+		config, "--namespace", s.namespace, "--metrics-address", "0", "--health-address", health},
+		flags...)...)
 	s.must(err)
 	return process
 }

@@ -10,9 +10,11 @@ import (
 
 	"github.com/go-logr/logr"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -25,14 +27,19 @@ const (
 	rightsReason   = "RightsMissing"
 )
 
+type right struct{ verbs, group, resource, subresource string }
+
 // neededRights are those of config/rbac.yaml without which a job is not looked after.
-var neededRights = []struct{ verbs, group, resource, subresource string }{
+var neededRights = []right{
 	{"list watch", "paceline.dev", "elasticjobs", ""},
 	{"update", "paceline.dev", "elasticjobs", "status"},
 	{"get list watch create delete", "", "pods", ""},
 	{"get create update", "", "services", ""},
 	{"get create", "", "secrets", ""},
 }
+
+// leaseRights are needed in the namespace of the Lease by operators that share their work.
+var leaseRights = right{"get create update", "coordination.k8s.io", "leases", ""}
 
 // Rights asks the API server which rights this operator lacks, and names them in the jobs. It needs
 // no cache, because a cache does not begin without the right to list.
@@ -41,6 +48,9 @@ type Rights struct {
 	namespace string
 	log       logr.Logger
 	asked     chan struct{}
+	// Of operators that share their work; without a name there is one operator.
+	lease   types.NamespacedName
+	elected <-chan struct{} // closed when this operator holds the Lease
 
 	mutex    sync.Mutex
 	missing  string
@@ -52,6 +62,32 @@ func NewRights(manager ctrl.Manager, namespace string) (*Rights, error) {
 	api, err := client.New(manager.GetConfig(), client.Options{Scheme: manager.GetScheme()})
 	return &Rights{api: api, namespace: namespace, log: manager.GetLogger(),
 		asked: make(chan struct{}, 1)}, err
+}
+
+// Share tells that this operator works only while it holds the Lease. Call it before Run.
+func (r *Rights) Share(lease types.NamespacedName, elected <-chan struct{}) {
+	r.lease, r.elected = lease, elected
+}
+
+// isFollower returns true while another operator holds the Lease. That operator writes the jobs'
+// conditions. Without the right to read the Lease no operator can hold it for long.
+func (r *Rights) isFollower(ctx context.Context) bool {
+	if r.lease.Name == "" {
+		return false
+	}
+	select {
+	case <-r.elected:
+		return false
+	default:
+	}
+	var lease coordinationv1.Lease
+	if err := r.api.Get(ctx, r.lease, &lease); err != nil {
+		return false
+	}
+	holder, renewed, seconds := lease.Spec.HolderIdentity, lease.Spec.RenewTime,
+		lease.Spec.LeaseDurationSeconds
+	return holder != nil && *holder != "" && renewed != nil && seconds != nil &&
+		time.Since(renewed.Time) < time.Duration(*seconds)*time.Second
 }
 
 // Ask makes Run look again: the API server refused something.
@@ -119,6 +155,9 @@ func (r *Rights) look(parent context.Context) bool {
 	if words == "" {
 		return false
 	}
+	if r.isFollower(ctx) {
+		return true
+	}
 	if err := r.tellJobs(ctx, sentenceOfMissing(words), isNew, isAtWork); err != nil && isNew {
 		r.log.Error(err, "rights_not_told")
 	}
@@ -133,20 +172,35 @@ func sentenceOfMissing(words string) string {
 // find returns the missing rights: "list pods".
 func (r *Rights) find(ctx context.Context) ([]string, error) {
 	var missing []string
-	for _, right := range neededRights {
-		for _, verb := range strings.Fields(right.verbs) {
-			review := &authorizationv1.SelfSubjectAccessReview{
-				Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-					ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: r.namespace,
-						Verb: verb, Group: right.group, Resource: right.resource,
-						Subresource: right.subresource}}}
-			if err := r.api.Create(ctx, review); err != nil {
-				return nil, err
-			}
-			if !review.Status.Allowed {
-				name := strings.TrimSuffix(right.resource+"/"+right.subresource, "/")
-				missing = append(missing, verb+" "+name)
-			}
+	for _, needed := range neededRights {
+		lacks, err := r.lacks(ctx, r.namespace, needed)
+		if err != nil {
+			return nil, err
+		}
+		missing = append(missing, lacks...)
+	}
+	if r.lease.Name == "" {
+		return missing, nil
+	}
+	lacks, err := r.lacks(ctx, r.lease.Namespace, leaseRights)
+	return append(missing, lacks...), err
+}
+
+// lacks returns the verbs of one right that are missing.
+func (r *Rights) lacks(ctx context.Context, namespace string, needed right) ([]string, error) {
+	var missing []string
+	for _, verb := range strings.Fields(needed.verbs) {
+		review := &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+				ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace,
+					Verb: verb, Group: needed.group, Resource: needed.resource,
+					Subresource: needed.subresource}}}
+		if err := r.api.Create(ctx, review); err != nil {
+			return nil, err
+		}
+		if !review.Status.Allowed {
+			name := strings.TrimSuffix(needed.resource+"/"+needed.subresource, "/")
+			missing = append(missing, verb+" "+name)
 		}
 	}
 	return missing, nil
