@@ -208,6 +208,56 @@ TEST(Families, AConfigSaysWhetherItsHeadSharesAWeight) {
   EXPECT_EQ(summary_of(configs[2], "")->rows.back().parameters, 64 * 1000);
 }
 
+std::string LlamaOf(const std::string& shape) {
+  return Concat(R"({"model_type": "llama", "num_hidden_layers": 2, "intermediate_size": 256,
+                    "vocab_size": 1000, "max_position_embeddings": 512, )",
+                shape, "}");
+}
+
+// transformers 5.24 and Megatron-LM refuse the first three; a head of 15 fails in the first pass.
+TEST(Families, AModelThatNoLibraryBuildsIsRefused) {
+  const std::pair<std::string, const char*> shapes[] = {
+      {LlamaOf(R"("hidden_size": 65, "num_attention_heads": 4)"),
+       "a hidden size of 65 cannot be divided among 4 attention heads, and head_dim is not given"},
+      {LlamaOf(R"("hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 3)"),
+       "4 attention heads cannot be divided among 3 heads of keys and values "
+       "(num_key_value_heads)"},
+      {R"({"model_type": "gpt2", "n_embd": 65, "n_layer": 4, "n_head": 4, "vocab_size": 1000,
+           "n_positions": 1024})",
+       "a hidden size of 65 cannot be divided among 4 attention heads"},
+      {LlamaOf(R"("hidden_size": 60, "num_attention_heads": 4)"),
+       "a head has 15 values, and rotary positions need an even number of them"},
+      {LlamaOf(R"("hidden_size": 64, "num_attention_heads": 4, "torch_dtype": "int8")"),
+       "torch_dtype is int8, and parameters are trained in float32, float16, bfloat16"},
+      {LlamaOf(R"("hidden_size": 64, "num_attention_heads": 4, "dtype": 8)"),
+       "dtype is no name of a type"},
+      {LlamaOf(R"("hidden_size": 64, "num_attention_heads": 4,
+                  "quantization_config": {"load_in_8bit": true})"),
+       "quantization_config is set, and quantized parameters have no gradients"}};
+  for (const auto& [config, why] : shapes) {
+    const auto summary = SummaryOfConfig(config, {});
+    ASSERT_FALSE(summary.ok()) << config;
+    EXPECT_EQ(summary.failure().message, why);
+  }
+}
+
+// Of the layer below: 2 × 65 × (4 + 2) × 32 values in the four projections.
+TEST(Families, AModelMayGiveTheSizeOfItsHeads) {
+  const auto wide = SummaryOfConfig(
+      LlamaOf(R"("hidden_size": 65, "num_attention_heads": 4, "num_key_value_heads": 2,
+                 "head_dim": 32, "torch_dtype": "torch.bfloat16", "quantization_config": null)"),
+      {});
+  ASSERT_TRUE(wide.ok()) << wide.failure().message;
+  EXPECT_EQ(wide->rows[1].parameters, 2 * 65 * (4 + 2) * 32 + 3 * 65 * 256 + 4 * 65);
+  const auto plain = SummaryOfConfig(
+      LlamaOf(R"("hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": null)"), {});
+  const auto same = SummaryOfConfig(
+      LlamaOf(R"("hidden_size": 64, "num_attention_heads": 4, "head_dim": 16)"), {});
+  ASSERT_TRUE(plain.ok() && same.ok());
+  EXPECT_EQ(plain->rows[1].saved, same->rows[1].saved);
+  EXPECT_EQ(plain->rows[1].flops, same->rows[1].flops);
+}
+
 TEST(Families, APlanSaysWhatTheLibraryCannotDivide) {
   const std::string gpt = R"({"model_type": "gpt2"})";
   ParallelPlan plan = {.tensor = 2, .stages = std::vector<PlanStage>(1)};

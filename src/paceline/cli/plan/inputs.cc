@@ -249,8 +249,12 @@ Check ReadModel(Invocation& invocation, const std::string& name, PlanInputs* inp
     if (is_config) inputs->config = *text;
     return std::nullopt;
   }
-  return BadValue("the model's file cannot be used", name, summary.failure().message,
-                  Concat("a config.json of a model of ", FamilyNames(), ", or a script"));
+  const std::string& why = summary.failure().message;
+  const bool is_foreign = !is_config || why.starts_with("model_type");
+  return BadValue("the model's file cannot be used", name, why,
+                  is_foreign
+                      ? Concat("a config.json of a model of ", FamilyNames(), ", or a script")
+                      : Concat("correct or remove that field in ", name));
 }
 
 // Refuses a script that is a model's name or config, or that has --cluster behind it without one

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -15,8 +16,10 @@ constexpr size_t kConfigMax = 1 << 20;
 double SavedValues(const TransformerSize& size) {
   const auto hidden = static_cast<double>(size.hidden);
   const auto inner = static_cast<double>(size.intermediate);
+  const auto width = static_cast<double>(size.attention());
   const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
-  const double attention = hidden * (3 + 2 * keys);  // two norms' and the output's inputs, q, k, v
+  // A norm's output, then the queries, the input of the last product, keys and values.
+  const double attention = hidden + width * (2 + 2 * keys);
   const double residual = 2 * hidden;
   const double feed_forward = hidden + (size.is_gated ? 4 : 2) * inner;
   return attention + residual + feed_forward;
@@ -26,13 +29,14 @@ LayerRow BlockOf(const Family& family, const TransformerSize& size, double value
   const auto hidden = static_cast<double>(size.hidden);
   const auto tokens = static_cast<double>(size.sequence);
   const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
+  const auto width = static_cast<double>(size.attention());
   const double matrices = size.is_gated ? 3 : 2;
   const double products =
-      2 * hidden * hidden * (1 + keys) + matrices * hidden * static_cast<double>(size.intermediate);
+      2 * hidden * width * (1 + keys) + matrices * hidden * static_cast<double>(size.intermediate);
   LayerRow row;
   row.name = std::string(family.names.layer);
   row.count = static_cast<uint32_t>(size.layers);
-  row.flops = 2 * tokens * products + 4 * tokens * tokens * hidden;
+  row.flops = 2 * tokens * products + 4 * tokens * tokens * width;
   row.parameters = static_cast<uint64_t>(products + 4 * hidden);
   row.saved = static_cast<uint64_t>(SavedValues(size) * tokens * value_bytes);
   row.output = static_cast<uint64_t>(tokens * hidden * value_bytes);
@@ -42,6 +46,48 @@ LayerRow BlockOf(const Family& family, const TransformerSize& size, double value
                            .saved = row.saved - std::min(whole, row.saved),
                            .exchanges = 2};
   return row;
+}
+
+// Why no library builds attention of this size, as Megatron-LM and transformers check it; "" if it
+// can be built.
+std::string WhyUnbuildable(const Family& family, const TransformerSize& size,
+                           const nlohmann::json& config) {
+  if (size.head_size == 0 && size.hidden % size.heads != 0) {
+    return Concat("a hidden size of ", size.hidden, " cannot be divided among ", size.heads,
+                  " attention heads", family.has_rotary_heads ? ", and head_dim is not given" : "");
+  }
+  if (size.heads % size.key_heads != 0) {
+    return Concat(size.heads, " attention heads cannot be divided among ", size.key_heads,
+                  " heads of keys and values (num_key_value_heads)");
+  }
+  const bool rotates_all = family.has_rotary_heads && !IsGiven(config, "partial_rotary_factor") &&
+                           !IsGiven(config, "rope_parameters");
+  const uint64_t head_size = size.attention() / size.heads;
+  if (rotates_all && head_size % 2 != 0) {
+    return Concat("a head has ", head_size,
+                  " values, and rotary positions need an even number of them");
+  }
+  return "";
+}
+
+// Why the parameters of this config cannot be trained; "" if they can. A plan is for training: it
+// counts gradients and an optimizer's values for every parameter.
+std::string WhyUntrainable(const nlohmann::json& config) {
+  if (IsGiven(config, "quantization_config")) {
+    return "quantization_config is set, and quantized parameters have no gradients";
+  }
+  constexpr std::string_view kTrained[] = {"float32", "float16", "bfloat16", "float64", "auto"};
+  for (const char* key : {"torch_dtype", "dtype"}) {
+    if (!IsGiven(config, key)) continue;
+    const nlohmann::json& said = config[key];
+    if (!said.is_string()) return Concat(key, " is no name of a type");
+    std::string_view name = said.get_ref<const std::string&>();
+    if (name.starts_with("torch.")) name.remove_prefix(6);
+    if (std::find(std::begin(kTrained), std::end(kTrained), name) != std::end(kTrained)) continue;
+    return Concat(key, " is ", name.substr(0, 60), ", and parameters are trained in ",
+                  JoinWith(std::vector<std::string_view>(kTrained, kTrained + 3), ", "));
+  }
+  return "";
 }
 
 // Hugging Face's name for it in each family.
@@ -124,6 +170,10 @@ Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes&
       known.push_back(one);
       if (type->get_ref<const std::string&>() != one) continue;
       ASSIGN_OR_RETURN(TransformerSize size, family->read(config));
+      if (std::string why = WhyUnbuildable(*family, size, config); !why.empty()) {
+        return refused(std::move(why));
+      }
+      if (std::string why = WhyUntrainable(config); !why.empty()) return refused(std::move(why));
       ASSIGN_OR_RETURN(size.ties_head, TiesHead(*family, config));
       return SummaryOf(*family, size, wishes);
     }
@@ -152,6 +202,11 @@ std::string LibraryLacks(std::string_view text, const ParallelPlan& plan) {
                                       : "pp=1");
   }
   return "";
+}
+
+bool IsGiven(const nlohmann::json& config, const char* key) {
+  const auto found = config.find(key);
+  return found != config.end() && !found->is_null();
 }
 
 Result<uint64_t> ConfigNumber(const nlohmann::json& config, const char* key, uint64_t most) {

@@ -30,6 +30,9 @@ struct TransformerSize {
   uint64_t sequence = 0;  // tokens of a sample
   bool is_gated = false;  // three matrices in the feed-forward network instead of two
   bool ties_head = false;
+  uint64_t head_size = 0;  // values of a head; 0: hidden / heads
+  // Values of all heads of a token. Some models have more or fewer than `hidden`.
+  uint64_t attention() const { return head_size == 0 ? hidden : heads * head_size; }
 };
 
 struct FamilyNames {
@@ -61,6 +64,8 @@ struct Family {
   // divides the model itself can carry out a plan with it.
   bool has_tensor_plan = false;
   bool has_pipeline_plan = false;
+  // Positions rotate pairs of a head's values, and a config.json may give the size of a head.
+  bool has_rotary_heads = false;
   std::vector<Preset> presets;
   // From a config.json, without `ties_head`.
   Result<TransformerSize> (*read)(const nlohmann::json& config);
@@ -78,12 +83,16 @@ ModelSummary SummaryOf(const Family& family, const TransformerSize& size,
 
 // By a preset's name, such as "llama-70b". kNotFound lists the presets.
 Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes);
-// The text of a config.json.
+// The text of a config.json. Refuses a model that no library builds, and one whose parameters
+// cannot be trained.
 Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes& wishes);
 
 // One sentence if the plan divides the model of this config in a way for which the library has no
 // plan; "" if the library can carry it out.
 std::string LibraryLacks(std::string_view text, const ParallelPlan& plan);
+
+// Whether the config has a value for the key; the library takes null as no value.
+bool IsGiven(const nlohmann::json& config, const char* key);
 
 // A whole number of a config, from 1 to `most`.
 Result<uint64_t> ConfigNumber(const nlohmann::json& config, const char* key, uint64_t most);

@@ -12,8 +12,7 @@ Result<TransformerSize> ReadGpt(const nlohmann::json& config) {
   ASSIGN_OR_RETURN(size.heads, ConfigNumber(config, "n_head", kHeadsMax));
   size.key_heads = size.heads;
   size.intermediate = 4 * size.hidden;
-  const auto inner = config.find("n_inner");
-  if (inner != config.end() && !inner->is_null()) {
+  if (IsGiven(config, "n_inner")) {
     ASSIGN_OR_RETURN(size.intermediate, ConfigNumber(config, "n_inner", kHiddenMax));
   }
   ASSIGN_OR_RETURN(size.vocabulary, ConfigNumber(config, "vocab_size", kVocabularyMax));

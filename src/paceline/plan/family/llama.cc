@@ -12,8 +12,11 @@ Result<TransformerSize> ReadLlama(const nlohmann::json& config) {
   ASSIGN_OR_RETURN(size.heads, ConfigNumber(config, "num_attention_heads", kHeadsMax));
   ASSIGN_OR_RETURN(size.intermediate, ConfigNumber(config, "intermediate_size", kHiddenMax));
   size.key_heads = size.heads;
-  if (config.contains("num_key_value_heads")) {
+  if (IsGiven(config, "num_key_value_heads")) {
     ASSIGN_OR_RETURN(size.key_heads, ConfigNumber(config, "num_key_value_heads", size.heads));
+  }
+  if (IsGiven(config, "head_dim")) {
+    ASSIGN_OR_RETURN(size.head_size, ConfigNumber(config, "head_dim", kHiddenMax));
   }
   ASSIGN_OR_RETURN(size.vocabulary, ConfigNumber(config, "vocab_size", kVocabularyMax));
   ASSIGN_OR_RETURN(size.sequence, ConfigNumber(config, "max_position_embeddings", kSequenceMax));
@@ -31,6 +34,7 @@ const Family& LlamaFamily() {
       .ties_head = false,
       .has_tensor_plan = true,
       .has_pipeline_plan = true,
+      .has_rotary_heads = true,
       .presets =
           {
               {"llama-1b", {"llama-1b", 2048, 16, 32, 8, 8192, 128256, 8192, true, true}},
