@@ -250,8 +250,8 @@ ONLY_FOR_THE_MASTER = "test.paceline.dev/master"
 
 @pytest.fixture
 def masters_node(cluster: Cluster, operator: None) -> Iterator[str]:
-    """A node with a taint that keeps all pods away but a master that tolerates it. The operator that
-    works is not there, so that only the master is lost with it."""
+    """A node with a taint that keeps all pods away but a master that tolerates it. The operator
+    that works is not there, so that only the master is lost with it."""
     needed = leaders_node(cluster)
     name = next(node for node in sorted(cluster.nodes) if node != needed)
     cluster.kubectl("taint", "node", name, f"{ONLY_FOR_THE_MASTER}=only:NoSchedule")

@@ -78,6 +78,10 @@ struct StateFolder {
     NodeState& node = state.nodes[fact.node];
     node.id = fact.node;
     node.name = fact.name;
+    if (node.departure.has_value()) {
+      node.departure->is_back = true;
+      node.departure->new_incarnation = state.spec.has_wish() ? fact.incarnation : 0;
+    }
     node.boot_id = fact.boot_id;
     node.address = fact.address;
     node.slots = fact.slots;
@@ -103,6 +107,7 @@ struct StateFolder {
     const bool seated = HoldsSeat(state, fact.node);
     SetStatus(state, record, fact.node, NodeState::Status::kLost, fact.reason);
     NodeState& node = state.nodes[fact.node];
+    node.departure = Departure{.how = fact.reason, .old_address = node.address};
     Replace(node, fact.name);
     node.finished = seated && fact.finished;
     if (node.finished) ++state.finished_count;
@@ -137,6 +142,8 @@ struct StateFolder {
   void Depart(NodeId node, NodeState::Status status, const std::string& reason) {
     const bool seated = HoldsSeat(state, node);
     SetStatus(state, record, node, status, reason);
+    NodeState& known = state.nodes[node];
+    known.departure = Departure{.how = reason, .old_address = known.address};
     if (seated) NoteIncident(state, record.seq);
   }
 
@@ -201,6 +208,7 @@ struct StateFolder {
     if (fact.fresh_starter) state.nodes[fact.fresh_node].fresh_image_tried = true;
     for (auto& [id, node] : state.nodes) {
       node.finished = false;
+      node.departure.reset();
       if (node.status == NodeState::Status::kSeated) node.status = NodeState::Status::kSpare;
     }
     for (uint32_t i = 0; i < fact.world.seats.size(); ++i) {

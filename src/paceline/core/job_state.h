@@ -49,6 +49,15 @@ struct NodeDevices {
   bool operator==(const NodeDevices&) const = default;
 };
 
+// How a node went since the last world was formed, and what came under its name afterwards.
+struct Departure {
+  std::string how;               // "was rebooted"
+  std::string old_address;       // of the agent that went
+  bool is_back = false;          // an agent of that name has joined since
+  uint32_t new_incarnation = 0;  // as that agent reported; 0: its platform numbers no incarnations
+  bool operator==(const Departure&) const = default;
+};
+
 struct NodeState {
   enum class Status { kSpare, kSeated, kLost, kLeft, kEvicted };
   NodeId id;
@@ -65,8 +74,9 @@ struct NodeState {
   bool finished = false;    // all ranks of its current world had exited with 0 when it was lost
   std::string reason;       // of the last change of status
   RecordSeq cause;          // record of the last change of status
-  std::optional<LeaveNotice> notice = {};  // until a node of that name joins again
-  std::vector<NodeDevices> devices;        // in the order of its local ranks; empty: not told
+  std::optional<LeaveNotice> notice = {};   // until a node of that name joins again
+  std::optional<Departure> departure = {};  // until the next world is formed
+  std::vector<NodeDevices> devices;         // in the order of its local ranks; empty: not told
   // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
   // It left, or was taken out: only its next agent brings it back.

@@ -116,6 +116,22 @@ TEST(LadderTest, EveryRungKeepsItsContract) {
   }
 }
 
+TEST(LadderTest, ANodeThatWentAndIsHereAgainIsNamed) {
+  Case at(2);
+  NodeState& node = at.state.nodes[NodeId(2)];
+  node.address = "pod-1";
+  node.departure = Departure{.how = "left (SIGTERM): its time is over", .old_address = "pod-0"};
+  EXPECT_EQ(ClimbLadder(at.view()).answer.reason.find("left"), std::string::npos) << "still away";
+  node.departure->is_back = true;
+  EXPECT_EQ(ClimbLadder(at.view()).answer.reason,
+            "n2 left (SIGTERM): its time is over, and a host at pod-1 took its place: the same "
+            "nodes go on with new processes");
+  node.departure->new_incarnation = 1;
+  EXPECT_EQ(ClimbLadder(at.view()).answer.reason,
+            "n2 left (SIGTERM): its time is over, and incarnation 1 of n2 took its place: the same "
+            "nodes go on with new processes");
+}
+
 TEST(LadderTest, TheFirstFailureRestartsProcesses) {
   Case at(2, 1);
   at.Blame(1, 1, "boom");

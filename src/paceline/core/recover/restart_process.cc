@@ -7,6 +7,33 @@ namespace paceline::core {
 
 namespace {
 
+// What is there under the node's name now. A platform that makes nodes anew numbers them.
+std::string HowBack(const NodeState& node) {
+  const Departure& gone = *node.departure;
+  if (gone.new_incarnation > 0) {
+    return "incarnation " + std::to_string(gone.new_incarnation) + " of " + node.name +
+           " took its place";
+  }
+  if (gone.old_address != node.address) return "a host at " + node.address + " took its place";
+  return "came back";
+}
+
+// "n2 was rebooted, and came back", for each node of the last world that went and is here again;
+// "" if none went. A world of the same nodes may have new hosts.
+std::string WhoCameBack(const LadderView& view) {
+  constexpr size_t kNamedMax = 3;
+  std::string text;
+  size_t named = 0;
+  for (const Seat& seat : view.state.last_world.seats) {
+    const NodeState* node = view.state.Find(seat.node);
+    if (!node->departure.has_value() || !node->departure->is_back) continue;
+    if (++named > kNamedMax) return text + "; and so on";
+    text += (text.empty() ? "" : "; ") + node->name + " " + node->departure->how + ", and " +
+            HowBack(*node);
+  }
+  return text;
+}
+
 std::string Why(const LadderView& view) {
   if (view.blamed_failures == 1) {
     return "a rank on " + view.BlamedName() + " failed";
@@ -20,7 +47,8 @@ std::string Why(const LadderView& view) {
            (often ? ", and no spare is there" : "");
   }
   if (view.state.port_taken_count > 0) return "the store's port was taken";
-  return "no node is missing or to blame";
+  const std::string came_back = WhoCameBack(view);
+  return came_back.empty() ? "no node is missing or to blame" : came_back;
 }
 
 }  // namespace
