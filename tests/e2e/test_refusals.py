@@ -201,6 +201,19 @@ def test_an_interpreter_without_the_package(job: Job, bare_python: str) -> None:
     assert problem["where"] == bare_python
 
 
+def test_the_interpreter_of_an_environment_that_cannot_run(
+        job: Job, bare_python: str) -> None:
+    """No other interpreter takes its place, although PATH has one."""
+    python = Path(bare_python)
+    python.unlink()
+    python.symlink_to("/nowhere/python3.11")
+    job.env = {**job.env, "PYTHON_EXEC": bare_python}
+    problem = refusal(job, *TWO, str(SCRIPTS / "steps.py"))
+    assert problem["code"] == "PL-E009"
+    assert bare_python in problem["message"] and problem["where"] == "PYTHON_EXEC"
+    assert problem["cause"] == "it leads to /nowhere/python3.11, which does not exist"
+
+
 def test_a_resumed_job_keeps_its_own_interpreter(job: Job, bare_python: str) -> None:
     job.be_patient().start_steps(TWO, "--hold", "50", steps=100)
     job.until_stepping(2)

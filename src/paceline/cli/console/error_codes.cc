@@ -37,9 +37,11 @@ constexpr ErrorCode kCodes[] = {
      "The path is taken relative to the current directory. With -m the name is a module, with "
      "--no-python it is a program looked up in PATH."},
     {"PL-E009", "the Python interpreter cannot be used", kExitUsage,
-     "Ranks run with the interpreter that stands beside the paceline binary, else with python3 of "
-     "PATH; `launch.python` or the variable PYTHON_EXEC chooses another. It must be 3.11 or newer "
-     "and able to import the paceline package."},
+     "Ranks run with the interpreter that stands beside the paceline binary, else with that of the "
+     "active virtual environment, else with python3 of PATH; `launch.python` or the variable "
+     "PYTHON_EXEC chooses another. It must be 3.11 or newer and able to import the paceline "
+     "package. "
+     "If this user cannot run the interpreter of the environment, no other one takes its place."},
     {"PL-E010", "an argument too many or too few", kExitUsage,
      "`paceline COMMAND --help` shows what the command takes."},
     {"PL-E011", "a settings file is not valid TOML", kExitUsage,

@@ -11,8 +11,9 @@
 
 namespace paceline::cli {
 
-// launch.python, else PYTHON_EXEC, else the interpreter beside the paceline binary, else python3 or
-// python of PATH; absolute. PL-E009 if there is none, or the configured one cannot be run.
+// launch.python, else PYTHON_EXEC, else the interpreter beside the paceline binary, else that of
+// VIRTUAL_ENV, else python3 or python of PATH; absolute. PL-E009 if there is none, or the first one
+// that is there cannot be run by this user: no other one takes its place.
 Result<std::string> FindInterpreter(const Environment& environment, const SettingValues& settings,
                                     const HostFacts& facts);
 
