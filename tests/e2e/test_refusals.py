@@ -214,6 +214,26 @@ def test_the_interpreter_of_an_environment_that_cannot_run(
     assert problem["cause"] == "it leads to /nowhere/python3.11, which does not exist"
 
 
+def test_a_module_to_load_ahead_that_is_not_there(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here/sub.py").write_text("raise SystemExit('it was imported')\n")
+    job.env = {**job.env, "PYTHONPATH": str(tmp_path)}
+    for name in ("nosuch", "here.nosuch", "json.nosuch"):
+        problem = refusal(job, *TWO, "--preload", f"os.path,here.sub,{name}",
+                          str(SCRIPTS / "steps.py"))
+        assert problem["code"] == "PL-E003"
+        assert name in problem["message"] and "--preload" in problem["where"]
+    assert not job.run_dir.exists()
+
+
+def test_the_simulator_refuses_in_four_parts(job: Job) -> None:
+    for words in (["--seeds", "0"], ["--fault", "rain"], ["--leases", "--without", "rain"]):
+        done = job.command("sim", *words)
+        assert done.returncode == 2 and not done.stdout, done
+        assert "error[PL-E003]" in done.stderr
+        assert all(f"\n  {part} " in done.stderr for part in ("where", "why", "fix")), done.stderr
+
+
 def test_a_resumed_job_keeps_its_own_interpreter(job: Job, bare_python: str) -> None:
     job.be_patient().start_steps(TWO, "--hold", "50", steps=100)
     job.until_stepping(2)

@@ -304,15 +304,12 @@ int RunCanaries(const Flags& flags) {
 
 std::string_view HelpOfSim() { return kHelp; }
 
-int RunSimCommand(const std::vector<std::string>& args) {
+int RunSimCommand(const std::vector<std::string>& args, std::string* wrong) {
   const bool is_of_leases = std::find(args.begin(), args.end(), "--leases") != args.end();
-  if (is_of_leases) return RunLeaseCommand(args);
+  if (is_of_leases) return RunLeaseCommand(args, wrong);
   Flags flags;
-  const std::string wrong = Parse(args, flags);
-  if (!wrong.empty()) {
-    std::fprintf(stderr, "paceline sim: %s\n%s", wrong.c_str(), kHelp);
-    return kUsage;
-  }
+  *wrong = Parse(args, flags);
+  if (!wrong->empty()) return kUsage;
   if (flags.helps) {
     std::printf("%s", kHelp);
     return 0;

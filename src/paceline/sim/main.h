@@ -16,8 +16,8 @@ inline constexpr uint64_t kReportsMax = 10;  // of failing seeds, in full
 inline constexpr uint64_t kCanarySeedsMax = 400;  // within which a canary must be found
 
 // Arguments without the names of program and command. Returns the exit code, 0 if there are no
-// findings.
-int RunSimCommand(const std::vector<std::string>& args);
+// findings. With kUsage, *wrong says what is wrong with the arguments, and nothing was printed.
+int RunSimCommand(const std::vector<std::string>& args, std::string* wrong);
 
 // One line for each flag.
 std::string_view HelpOfSim();

@@ -214,7 +214,25 @@ class LineParser {
                    .fix = name + "=" + metavar};
   }
 
+  // An empty value is the name of nothing, and most often a variable of the shell that is not set.
+  // torchrun takes it as no value for most of its own flags.
+  Check CheckNotEmpty(const Given& given) const {
+    const Flag& flag = *given.flag;
+    const bool is_text = flag.kind == FlagKind::kText || flag.kind == FlagKind::kList;
+    if (!is_text || !given.value.empty() || flag.origin == FlagOrigin::kTorchrun) {
+      return std::nullopt;
+    }
+    const std::string name(flag.spellings[0]);
+    const std::string metavar(flag.metavar.empty() ? "VALUE" : flag.metavar);
+    return Problem{.code = "PL-E003",
+                   .what = name + " cannot be empty",
+                   .where = Where(given.argument),
+                   .why = "its value is \"\", as of a variable of the shell that is not set",
+                   .fix = name + "=" + metavar + ", or leave it out"};
+  }
+
   Check CheckValue(const Given& given) const {
+    if (Check problem = CheckNotEmpty(given)) return problem;
     std::string expected;
     if (IsValueOf(*given.flag, given.value, &expected)) return std::nullopt;
     return Problem{
@@ -264,11 +282,13 @@ bool IsValueOf(const Flag& flag, std::string_view text, std::string* expected) {
     case FlagKind::kSwitch:
     case FlagKind::kText:
     case FlagKind::kList: return true;
-    case FlagKind::kInteger:
+    case FlagKind::kInteger: {
       *expected = "a whole number";
       if (flag.minimum != INT64_MIN) *expected += Concat(" of at least ", flag.minimum);
-      return ParseInteger(text).value_or(INT64_MIN) >= flag.minimum &&
-             ParseInteger(text).has_value();
+      if (flag.maximum != INT64_MAX) *expected += Concat(" and at most ", flag.maximum);
+      const std::optional<int64_t> number = ParseInteger(text);
+      return number.has_value() && *number >= flag.minimum && *number <= flag.maximum;
+    }
     case FlagKind::kNumber: *expected = "a number"; return ParseNumber(text).has_value();
     case FlagKind::kDuration:
       *expected = Concat("a duration from 0 to ", kLongestDuration,

@@ -47,6 +47,7 @@ struct Flag {
   std::string_view help;
   std::string_view choices;     // "a|b|c" for kChoice
   int64_t minimum = INT64_MIN;  // for kInteger
+  int64_t maximum = INT64_MAX;  // for kInteger
   FlagOrigin origin = FlagOrigin::kPaceline;
   bool from_pet = false;            // PET_<DEST> gives the default
   std::string_view setting;         // the key that this flag sets, if any

@@ -163,6 +163,57 @@ TEST(Flag, RandomWordsNeverCrash) {
   }
 }
 
+// A variable of the shell that is not set makes an empty word. torchrun takes it as no value.
+TEST(Flag, AnEmptyValueIsRefusedByEachOfOurFlags) {
+  size_t count = 0;
+  for (const Command& command : Commands()) {
+    for (const FlagTable table : TablesOf(command)) {
+      for (const Flag& flag : table) {
+        const bool is_text = flag.kind == FlagKind::kText || flag.kind == FlagKind::kList;
+        if (!is_text || flag.origin == FlagOrigin::kTorchrun) continue;
+        const Grammar grammar{.command = std::string(command.name), .tables = {table}};
+        const auto line = ParseFlags(grammar, Words{std::string(flag.spellings[0]), ""});
+        ASSERT_FALSE(line.ok()) << command.name << " " << flag.spellings[0];
+        EXPECT_EQ(line.problem().code, "PL-E003");
+        EXPECT_NE(line.problem().fix, "");
+        ++count;
+      }
+    }
+  }
+  EXPECT_GT(count, 20u);
+  EXPECT_EQ(CodeOf({"--rdzv-endpoint", "", "t.py"}), "");
+}
+
+// Every whole number that a user types has a least value, here or in its setting. The commands of
+// these flags have bounds of their own for them.
+TEST(Flag, AWholeNumberHasBounds) {
+  const std::set<std::string_view> bounded_later = {
+      "submit --spares", "submit --nproc-per-node", "submit --gpus",      "plan --global-batch",
+      "plan --sequence", "plan --devices-per-node", "profile --processes"};
+  for (const Command& command : Commands()) {
+    if (command.hidden) continue;
+    for (const FlagTable table : TablesOf(command)) {
+      for (const Flag& flag : table) {
+        if (flag.kind != FlagKind::kInteger || !flag.setting.empty()) continue;
+        const std::string name = std::string(command.name) + " " + std::string(flag.spellings[0]);
+        EXPECT_EQ(flag.minimum == INT64_MIN, bounded_later.contains(name)) << name;
+      }
+    }
+  }
+}
+
+TEST(Flag, TheSimulatorRefusesWhatItCannotRun) {
+  const Grammar grammar{.command = "paceline sim", .tables = {SimFlags()}};
+  for (const Words& words :
+       {Words{"--seeds", "0"}, Words{"--nodes", "0"}, Words{"--until", "99999999999"},
+        Words{"--seed", "-1"}, Words{"--cpu-seconds", "0"}, Words{"--saves", "maybe"}}) {
+    const auto line = ParseFlags(grammar, words);
+    ASSERT_FALSE(line.ok()) << words[0];
+    EXPECT_EQ(line.problem().code, "PL-E003") << words[0];
+  }
+  EXPECT_TRUE(ParseFlags(grammar, Words{"--seeds", "20"}).ok());
+}
+
 // The simulator reads its words by itself, but only what the table has comes through to it.
 TEST(Flag, TheSimulatorsFlagsAreAllInTheTable) {
   const FlagTable table = SimFlags();

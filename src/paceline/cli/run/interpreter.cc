@@ -158,6 +158,38 @@ bool HasModule(const std::string& python, const std::string& module) {
   return AskForModule(python, module) == 0;
 }
 
+Check CheckPreload(const std::string& python, const std::vector<std::string>& modules) {
+  if (modules.empty()) return std::nullopt;
+  // Finds a module without importing its package. The exit code counts the first missing one. A
+  // module that makes its submodules itself, such as six.moves, is not doubted.
+  constexpr char kScript[] = R"(import sys
+for at, name in enumerate(sys.argv[1:101]):
+    path, done = None, ""
+    for part in [] if name in sys.modules else name.split("."):
+        done = done + "." + part if done else part
+        found = next((spec for finder in sys.meta_path if hasattr(finder, "find_spec")
+                      and (spec := finder.find_spec(done, path)) is not None), None)
+        if found is None:
+            sys.exit(100 + at)
+        path = found.submodule_search_locations
+        if path is None:
+            break
+)";
+  SpawnRequest request{.argv = {python, "-P", "-c", kScript}, .env = CurrentEnvironment()};
+  request.argv.insert(request.argv.end(), modules.begin(), modules.end());
+  auto child = SpawnDetached(request);
+  int status = 0;
+  if (!child.ok() || ::waitpid(child->pid, &status, 0) != child->pid) return std::nullopt;
+  const int missing = WIFEXITED(status) ? WEXITSTATUS(status) - 100 : -1;
+  if (missing < 0 || static_cast<size_t>(missing) >= modules.size()) return std::nullopt;
+  const std::string& name = modules[static_cast<size_t>(missing)];
+  return Problem{.code = "PL-E003",
+                 .what = Concat("the module ", name, " cannot be loaded ahead"),
+                 .where = "--preload, or the setting launch.preload",
+                 .why = Concat(python, " finds no module of that name"),
+                 .fix = "correct the name, or install the module for that interpreter"};
+}
+
 Check CheckInterpreter(const std::string& python, const HostFacts& facts) {
   const bool is_ours = python.substr(0, python.rfind('/')) == facts.binary_dir;
   const int status = is_ours ? 0 : AskForModule(python, "paceline");

@@ -3,6 +3,7 @@
 // Finds the Python interpreter for the ranks and their starter, and checks that it can run them.
 
 #include <string>
+#include <vector>
 
 #include "paceline/cli/console/environment.h"
 #include "paceline/cli/console/error.h"
@@ -19,6 +20,9 @@ Result<std::string> FindInterpreter(const Environment& environment, const Settin
 
 // Looks for the module without importing it, which takes some 30 ms and starts no thread.
 bool HasModule(const std::string& python, const std::string& module);
+
+// PL-E003 if the interpreter does not find one of the modules. It imports none of them.
+Check CheckPreload(const std::string& python, const std::vector<std::string>& modules);
 
 // PL-E009 if the interpreter does not have the paceline package. The interpreter beside the binary
 // is not checked, because both were installed together.

@@ -78,7 +78,10 @@ class Preparation {
     if (resumes_) {
       problem = Resume();
     } else {
-      if (request_.local_nodes > 0) problem = CheckInterpreter(run_.launch.python, input_.facts);
+      if (request_.local_nodes > 0) {
+        problem = CheckInterpreter(run_.launch.python, input_.facts);
+        if (!problem) problem = CheckPreload(run_.launch.python, run_.launch.preload);
+      }
       if (!problem) problem = ChooseRole();
       if (!problem) problem = ChooseRelay();
       if (!problem) problem = is_master_ ? Found() : Join();
@@ -112,6 +115,15 @@ class Preparation {
     return std::nullopt;
   }
 
+  static Problem Unresolved(const std::string& address, std::string_view flag) {
+    return {
+        .code = "PL-E043",
+        .what = Concat("the address of ", flag, " cannot be used"),
+        .where = address,
+        .why = Concat("the host name did not resolve here within ", kJoinTimeout.count(), " min"),
+        .fix = Concat("give an address that all hosts can reach by ", flag, " HOST:PORT")};
+  }
+
   // Decides whether this host runs the master.
   Check ChooseRole() {
     if (!request_.credentials.empty()) return TakePlace();
@@ -124,12 +136,7 @@ class Preparation {
     run_.is_whole_job = run_.spec.nodes_max <= request_.local_nodes;
     const AddressOwner owner = AwaitOwner(endpoint.host, kJoinTimeout, input_.wait_note);
     if (owner == AddressOwner::kUnknown) {
-      return Problem{
-          .code = "PL-E043",
-          .what = "the rendezvous address cannot be used",
-          .where = ToText(endpoint),
-          .why = Concat("the host name did not resolve here within ", kJoinTimeout.count(), " min"),
-          .fix = "give the address of the first host by --rdzv-endpoint HOST:PORT"};
+      return Unresolved(ToText(endpoint), "--rdzv-endpoint");
     }
     was_ours_ = IsOurs(owner);
     address_ = ToText(endpoint);
@@ -168,7 +175,8 @@ class Preparation {
   // this host already is.
   Check ChooseRelay() {
     for (const Endpoint& relay : request_.relays) {
-      const AddressOwner owner = OwnerOf(relay.host);
+      const AddressOwner owner = AwaitOwner(relay.host, kJoinTimeout, input_.wait_note);
+      if (owner == AddressOwner::kUnknown) return Unresolved(ToText(relay), "--relays");
       if (!IsOurs(owner) || IsPortTaken(relay.host, relay.port)) continue;
       run_.card.relay = ToText(relay);
       return CheckOpen(owner, run_.card.relay);

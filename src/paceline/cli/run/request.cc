@@ -17,10 +17,11 @@
 namespace paceline::cli {
 namespace {
 
-constexpr uint16_t kRelayPort = 29401;    // of --relays HOST
-constexpr uint16_t kC10dPort = 29400;     // torchrun's default for --rdzv-endpoint HOST
-constexpr uint16_t kStaticPort = 29500;   // and for --master-addr HOST
-constexpr int64_t kRanksPerNodeMax = 64;  // slots of a progress page
+constexpr uint16_t kRelayPort = 29401;           // of --relays HOST
+constexpr uint16_t kC10dPort = 29400;            // torchrun's default for --rdzv-endpoint HOST
+constexpr uint16_t kStaticPort = 29500;          // and for --master-addr HOST
+constexpr int64_t kRanksPerNodeMax = 64;         // slots of a progress page
+constexpr int64_t kLastCallMax = 1'000'000'000;  // seconds
 
 class RequestMaker {
  public:
@@ -187,19 +188,44 @@ class RequestMaker {
       return Conflict("--tls and --insecure exclude each other",
                       "one asks for encryption, the other to do without", "leave one of them out");
     }
-    if (settings_.OnOff("network.standalone")) return std::nullopt;
-    if (!settings_.IsSet("network.rdzv_endpoint")) return std::nullopt;
-    auto endpoint = ParseEndpoint(settings_.Text("network.rdzv_endpoint"), kC10dPort);
-    if (!endpoint.ok()) return endpoint.problem();
-    request_.endpoint = *endpoint;
+    if (Check problem = TakeRendezvousSettings()) return problem;
+    const bool is_here = settings_.OnOff("network.standalone");
+    if (!is_here && settings_.IsSet("network.rdzv_endpoint")) {
+      auto endpoint = ParseEndpoint(settings_.Text("network.rdzv_endpoint"), kC10dPort);
+      if (!endpoint.ok()) return endpoint.problem();
+      request_.endpoint = *endpoint;
+    } else {  // --rdzv-conf is for that address
+      request_.is_master_host.reset();
+      join_window_.reset();
+    }
+    return TakeRelays();
+  }
+
+  Check TakeRelays() {
     for (const std::string& text : settings_.List("network.relays")) {
-      auto relay = ParseEndpoint(text, kRelayPort);
+      auto relay = ParseEndpoint(text, kRelayPort, "--relays");
       if (!relay.ok()) return relay.problem();
       if (relay->port == 0) return Bad("network.relays", "HOST:PORT with a port of its own");
       request_.relays.push_back(*relay);
       request_.launch.relays.push_back(ToText(*relay));
     }
-    return TakeRendezvousSettings();
+    return std::nullopt;
+  }
+
+  // Without an address of the master, all of the job is on this host. A settings file may name the
+  // relays of other jobs.
+  Check CheckAlone() {
+    const bool are_relays_typed = settings_.Get("network.relays").origin.starts_with("-");
+    request_.relays.clear();
+    request_.launch.relays.clear();
+    for (const auto& [flag, is_given] :
+         {std::pair("--relays", are_relays_typed), std::pair("--join", !request_.join.empty())}) {
+      if (!is_given) continue;
+      return Conflict(Concat(flag, " needs --rdzv-endpoint"),
+                      "it is for hosts that reach the master at that address",
+                      Concat("--rdzv-endpoint HOST:PORT, or leave ", flag, " out"));
+    }
+    return std::nullopt;
   }
 
   // A number that the platform gives; 0 if it gives none.
@@ -238,9 +264,16 @@ class RequestMaker {
         return Bad("network.rdzv_conf", "key=value pairs with commas between them");
       }
       if (key == "is_host") {
-        request_.is_master_host = ParseOnOff(value == "True" ? "true" : value).value_or(false);
-      } else if (key == "last_call_timeout" && ParseInteger(value).value_or(-1) >= 0) {
-        join_window_ = Duration::Seconds(*ParseInteger(value));
+        request_.is_master_host = ParseTorchBool(value);
+        if (!request_.is_master_host.has_value()) {
+          return Bad("network.rdzv_conf", "true or false for is_host");
+        }
+      } else if (key == "last_call_timeout") {
+        const int64_t seconds = ParseInteger(value).value_or(-1);
+        if (seconds < 0 || seconds > kLastCallMax) {
+          return Bad("network.rdzv_conf", "a number of seconds for last_call_timeout");
+        }
+        join_window_ = Duration::Seconds(seconds);
       } else {
         unused += (unused.empty() ? "" : ", ") + key;
       }
@@ -260,8 +293,11 @@ class RequestMaker {
     if (request_.endpoint.has_value() || (local && !asked)) return std::nullopt;
     if (settings_.OnOff("network.standalone")) return std::nullopt;
     std::string host = settings_.Text("network.master_addr");
+    if (host.empty() && !settings_.IsDefault("network.master_addr")) {
+      return Bad("network.master_addr", "the address of the first host, the same on all hosts");
+    }
     if (host.empty()) host = Bracketed(LoopbackHost());
-    auto endpoint = ParseEndpoint(host, kStaticPort);
+    auto endpoint = ParseEndpoint(host, kStaticPort, "--master-addr");
     if (!endpoint.ok()) return endpoint.problem();
     if (settings_.IsSet("network.master_port")) {
       endpoint->port = static_cast<uint16_t>(settings_.Integer("network.master_port"));
@@ -271,6 +307,11 @@ class RequestMaker {
     }
     request_.endpoint = *endpoint;
     const int64_t node_rank = settings_.Integer("network.node_rank");
+    const int64_t hosts = int64_t{request_.spec.nodes_max} + request_.spec.spares;
+    if (node_rank >= hosts) {
+      return Bad("network.node_rank", Concat("0 to ", hosts - 1, " in a job of ", hosts,
+                                             hosts == 1 ? " node" : " nodes, spares counted"));
+    }
     request_.is_master_host = node_rank == 0;
     if (request_.node_name.empty() && request_.spec.nodes_max > request_.local_nodes) {
       request_.node_name = "node" + std::to_string(node_rank);
@@ -286,9 +327,8 @@ class RequestMaker {
           std::to_string(spec.nodes_min) + " nodes in units of " + std::to_string(spec.unit),
           "set --nnodes to multiples of job.unit");
     }
-    if (request_.endpoint.has_value()) {
-      return std::nullopt;
-    }
+    if (request_.endpoint.has_value()) return std::nullopt;
+    if (Check problem = CheckAlone()) return problem;
     request_.local_spares = spec.spares;
     if (spec.nodes_min > request_.local_nodes) {
       return Conflict(
@@ -302,6 +342,13 @@ class RequestMaker {
     return std::nullopt;
   }
 
+  // "the local ranks 0 to 3 of a node": by --nproc-per-node.
+  std::string LocalRanks() const {
+    const uint32_t count = request_.spec.nproc_per_node;
+    return count == 1 ? "local rank 0, the only one of a node"
+                      : Concat("the local ranks 0 to ", count - 1, " of a node");
+  }
+
   Check TakeConsole() {
     ConsoleSpec& console = request_.launch.console;
     for (const auto& [key, choice] :
@@ -310,12 +357,16 @@ class RequestMaker {
       const auto streams = ParseStreams(settings_.Text(key));
       if (!streams.has_value()) return Bad(key, "0, 1, 2 or 3, or a list such as 0:3,1:2");
       *choice = *streams;
+      const auto& by_rank = streams->by_local_rank;
+      if (!by_rank.empty() && by_rank.rbegin()->first >= request_.spec.nproc_per_node) {
+        return Bad(key, Concat("streams of ", LocalRanks()));
+      }
     }
     if (settings_.IsSet("log.local_ranks_filter")) {
       for (const std::string& item : Split(settings_.Text("log.local_ranks_filter"), ',')) {
         const auto rank = ParseInteger(item);
-        if (!rank || *rank < 0 || *rank >= kRanksPerNodeMax) {
-          return Bad("log.local_ranks_filter", "local ranks, with commas between them");
+        if (!rank || *rank < 0 || *rank >= request_.spec.nproc_per_node) {
+          return Bad("log.local_ranks_filter", LocalRanks());
         }
         console.local_ranks_filter.push_back(static_cast<uint32_t>(*rank));
       }
@@ -367,6 +418,9 @@ class RequestMaker {
     LaunchSpec& launch = request_.launch;
     launch.role = settings_.Text("launch.role");
     launch.preload = settings_.List("launch.preload");
+    if (!std::ranges::all_of(launch.preload, IsModuleName)) {
+      return Bad("launch.preload", "names of modules, with commas between them: torch,numpy");
+    }
     launch.keep_warm = settings_.Time("launch.keep_warm");
     launch.warm = settings_.OnOff("launch.warm");
     launch.numa_binding = settings_.Text("launch.numa_binding");

@@ -59,14 +59,21 @@ struct RunRequest {
 Result<RunRequest> MakeRunRequest(const ParsedLine& line, const SettingValues& settings,
                                   const Environment& environment, const HostFacts& facts);
 
-// "host:29400", "host", "[::1]:29400", "::1".
-Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port);
+// "host:29400", "host", "[::1]:29400", "::1". The flag is for the error.
+Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port,
+                               std::string_view flag = "--rdzv-endpoint");
 
 // "host:29400", "[::1]:29400".
 std::string ToText(const Endpoint& endpoint);
 
 // torchrun's Std: "3" or "0:3,1:2".
 std::optional<StreamChoice> ParseStreams(std::string_view text);
+
+// As torch reads a yes or no of --rdzv-conf.
+std::optional<bool> ParseTorchBool(std::string text);
+
+// "torch", "torch.distributed"; Python itself decides about letters beyond ASCII.
+bool IsModuleName(const std::string& text);
 
 // The nearest text that is a name; see wire::IsName.
 std::string ToName(std::string_view text);

@@ -89,6 +89,38 @@ TEST(RunRequest, Refusals) {
   EXPECT_EQ(Ask({}, {{"PACELINE_TIMERS_LOST_AFTER", "300ms"}}).problem().code, "PL-E013");
 }
 
+// Each of these was taken, and had no effect or another one.
+TEST(RunRequest, AValueThatNothingCanUseIsRefused) {
+  const std::vector<std::string> bad[] = {{"--local-ranks-filter", "7"},
+                                          {"--nproc-per-node", "2", "--local-ranks-filter", "0,2"},
+                                          {"--redirects", "5:1"},
+                                          {"--tee", "0:3,1:2"},
+                                          {"--rdzv-conf", "a=b,c"},
+                                          {"--rdzv-conf", "is_host=maybe"},
+                                          {"--rdzv-conf", "last_call_timeout=soon"},
+                                          {"--nnodes=2", "--node-rank=2", "--master-addr=10.0.0.1"},
+                                          {"--nnodes=2", "--node-rank=0", "--master-addr="},
+                                          {"--preload", "my module"},
+                                          {"--preload", "torch,"},
+                                          {"--run-dir", ""},
+                                          {"--incarnation", "99999999999"}};
+  for (const auto& words : bad) {
+    const auto request = Ask(words);
+    ASSERT_FALSE(request.ok()) << words[0] << " " << words[1];
+    EXPECT_EQ(request.problem().code, "PL-E003") << words[0];
+    EXPECT_NE(request.problem().fix, "");
+  }
+  EXPECT_EQ(Ask({"--relays", "nope"}).problem().code, "PL-E005");
+  EXPECT_TRUE(Ask({}, {{"PACELINE_NETWORK_RELAYS", "nope"}})->relays.empty());
+  EXPECT_EQ(Ask({"--join", "paceline-join:v1:h"}).problem().code, "PL-E005");
+  EXPECT_EQ(Ask({"--relays", "nope:x", "--rdzv-endpoint", "h"}).problem().where, "--relays");
+  EXPECT_TRUE(Ask({"--relays", "r", "--rdzv-endpoint", "h", "--nnodes", "2"}).ok());
+  const auto good = Ask({"--nproc-per-node", "2", "--local-ranks-filter", "1", "--tee", "1:3",
+                         "--preload", "torch.nn,numpy", "--rdzv-conf", "is_host=T"});
+  ASSERT_TRUE(good.ok()) << good.problem().what;
+  EXPECT_FALSE(good->is_master_host.has_value());
+}
+
 TEST(RunRequest, StopsAndSignals) {
   const auto request = Ask({"--shutdown-timeout", "7", "--signals-to-handle", "SIGUSR1"});
   ASSERT_TRUE(request.ok());

@@ -1,6 +1,7 @@
 // Parsers of values of flags: addresses, streams and names.
 
 #include <algorithm>
+#include <cctype>
 
 #include "paceline/base/host_text.h"
 #include "paceline/base/text.h"
@@ -24,7 +25,8 @@ std::string ToText(const Endpoint& endpoint) {
   return Concat(Bracketed(endpoint.host), ":", endpoint.port);
 }
 
-Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port) {
+Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port,
+                               std::string_view flag) {
   Endpoint endpoint{.port = default_port};
   std::string port;
   const size_t colon = text.rfind(':');
@@ -49,9 +51,9 @@ Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port) {
   if (!host_shape || !port_shape || !number || *number < 0 || *number > 65535) {
     return Problem{.code = "PL-E043",
                    .what = "\"" + text + "\" is no address",
-                   .where = "--rdzv-endpoint",
+                   .where = std::string(flag),
                    .why = "it takes HOST:PORT with a port up to 65535; IPv6 stands in brackets",
-                   .fix = "--rdzv-endpoint host0:29400"};
+                   .fix = Concat(flag, " host0:", default_port)};
   }
   endpoint.port = static_cast<uint16_t>(*number);
   return endpoint;
@@ -78,6 +80,21 @@ std::optional<StreamChoice> ParseStreams(std::string_view text) {
     choice.by_local_rank[static_cast<uint32_t>(*rank)] = *streams;
   }
   return choice;
+}
+
+std::optional<bool> ParseTorchBool(std::string text) {
+  for (char& c : text) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (text == "t" || text == "y") return true;
+  if (text == "f" || text == "n") return false;
+  return ParseOnOff(text);
+}
+
+bool IsModuleName(const std::string& text) {
+  const auto is_part = [](const std::string& part) {
+    return !part.empty() && (part[0] < '0' || part[0] > '9') &&
+           part.find_first_of(" \t\n\"'\\/;:-+*=()[]{}<>") == std::string::npos;
+  };
+  return std::ranges::all_of(Split(text, '.'), is_part);
 }
 
 std::string ToName(std::string_view text) {

@@ -179,7 +179,9 @@ bool IsQuantity(std::string_view text) {
   const std::string_view unit = digits == std::string_view::npos ? "" : text.substr(digits);
   constexpr std::string_view kUnits[] = {"",  "m",  "k",  "M",  "G",  "T",  "P",
                                          "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"};
-  const bool has_number = text.find_first_of("0123456789") == 0;
+  const std::string_view number = text.substr(0, digits);
+  const bool has_number = text.find_first_of("0123456789") == 0 &&
+                          number.find('.') == number.rfind('.') && number.back() != '.';
   return has_number && std::find(std::begin(kUnits), std::end(kUnits), unit) != std::end(kUnits);
 }
 
@@ -236,8 +238,9 @@ Result<Submission> SubmissionOf(const ParsedLine& line) {
   submission.template_path = line.Text("template");
   submission.only_prints = line.Has("print");
   if (line.Has("ttl")) {
-    const auto ttl = ParseDuration(line.Text("ttl"));
-    submission.ttl_seconds = static_cast<uint32_t>(ttl->nanoseconds() / 1'000'000'000);
+    const int64_t ttl = ParseDuration(line.Text("ttl"))->nanoseconds() / 1'000'000'000;
+    if (ttl > INT32_MAX) return BadValue("--ttl", line.Text("ttl"), "a time of at most 68 years");
+    submission.ttl_seconds = static_cast<uint32_t>(ttl);
   }
   return submission;
 }

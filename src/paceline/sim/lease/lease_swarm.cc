@@ -194,13 +194,10 @@ std::string LeaseCommandLine(uint64_t seed, LeaseCanary canary, const LeaseLimit
   return text;
 }
 
-int RunLeaseCommand(const std::vector<std::string>& args) {
+int RunLeaseCommand(const std::vector<std::string>& args, std::string* wrong) {
   LeaseFlags flags;
-  const std::string wrong = ParseFlags(args, &flags);
-  if (!wrong.empty()) {
-    std::fprintf(stderr, "paceline sim: %s\n%s", wrong.c_str(), kLeaseHelp);
-    return kUsage;
-  }
+  *wrong = ParseFlags(args, &flags);
+  if (!wrong->empty()) return kUsage;
   if (flags.helps) {
     std::printf("%s", kLeaseHelp);
     return 0;

@@ -10,7 +10,7 @@
 namespace paceline::sim {
 
 // Arguments and exit codes as in RunSimCommand.
-int RunLeaseCommand(const std::vector<std::string>& args);
+int RunLeaseCommand(const std::vector<std::string>& args, std::string* wrong);
 
 // The smallest world that still fails: with fewer faulty steps, then without kinds of faults. The
 // given world must fail.

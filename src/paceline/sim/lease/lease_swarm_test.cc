@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "paceline/sim/main.h"
+
 namespace paceline::sim {
 namespace {
 
@@ -33,8 +35,10 @@ TEST(LeaseSwarmTest, WithoutFaultsNothingFails) {
 int Ran(const std::vector<std::string>& words, std::string* told) {
   testing::internal::CaptureStdout();
   testing::internal::CaptureStderr();
-  const int code = RunLeaseCommand(words);
-  *told = testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr();
+  std::string wrong;
+  const int code = RunLeaseCommand(words, &wrong);
+  *told = testing::internal::GetCapturedStdout() + testing::internal::GetCapturedStderr() + wrong;
+  EXPECT_EQ(code == kUsage, !wrong.empty());
   return code;
 }
 
