@@ -185,8 +185,9 @@ std::optional<JobEvent> HangOf(const std::vector<JobEvent>& events, const Explan
   return hang;
 }
 
-// "Then rank 1 on a failed: SIGTERM.", "Then the hang ended by itself after 28 s." or "Then paceline
-// ends the job with exit code 143: …"; "" if the verdict itself ended the hang, or nothing has yet.
+// "Then rank 1 on a failed: SIGTERM.", "Then the hang ended by itself after 28 s." or "Then
+// paceline ends the job with exit code 143: …"; "" if the verdict itself ended the hang, or nothing
+// has yet.
 std::string EndOfHang(const std::vector<JobEvent>& events, const Explanation& why) {
   if (!why.hang.has_value() || DetailOf(*why.hang, "acts") != "false") return "";
   for (const JobEvent& event : events) {
