@@ -160,12 +160,23 @@ absl::StatusOr<std::unique_ptr<LeaseHost>> ServeLeases(HostPort at, LeaseHost::O
   }
 }
 
+// A text that the loop makes.
+template <class Asked>
+HttpRoute TextRoute(const char* path, const char* type, EventQueue* queue) {
+  return {.path = path, .ask = [queue, type](const HttpRequest&, HttpReply reply) {
+            return queue->TryPost(Asked{[reply = std::move(reply), type](std::string text) {
+              reply({.text = std::move(text), .type = type});
+            }});
+          }};
+}
+
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(int port, const std::string& token,
                                                       EventQueue* queue) {
-  return HttpServer::Start(port, token, [queue](const std::string& path, HttpServer::Reply reply) {
-    if (path == "/metrics") return queue->TryPost(MetricsAsked{std::move(reply)});
-    return queue->TryPost(HealthAsked{std::move(reply)});
-  });
+  std::vector<HttpRoute> routes;
+  routes.push_back(TextRoute<MetricsAsked>(
+      "/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8", queue));
+  routes.push_back(TextRoute<HealthAsked>("/healthz", "text/plain; charset=utf-8", queue));
+  return HttpServer::Start({.port = port, .token = token, .routes = std::move(routes)});
 }
 
 // Raises the limit of open files, because each agent takes a descriptor.

@@ -1,8 +1,5 @@
 #include "paceline/master/report/http.h"
 
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <cerrno>
 #include <cstring>
 #include <map>
@@ -10,7 +7,6 @@
 #include <string_view>
 #include <thread>
 #include <utility>
-#include <vector>
 
 #include "event2/buffer.h"
 #include "event2/event.h"
@@ -19,21 +15,32 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/host_text.h"
 #include "paceline/base/status_macros.h"
+#include "paceline/master/report/http_listen.h"
+#include "paceline/master/report/http_streams.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/security/credentials.h"
+#include "paceline/wire/security/page_session.h"
 
 namespace paceline::master {
 namespace {
 
 constexpr int kHeaderBytesMax = 8 * 1024;
+constexpr int kBodyBytesMax = 1024;
 constexpr int kSecondsMax = 10;  // to send a request, and to read an answer
 constexpr size_t kPendingMax = 64;
 
-// Answers from the loop's thread. Owners: the service, and each Reply not yet called.
-struct Answers {
+// Tasks from other threads. Owners: the service, and each reply not yet called.
+struct Tasks {
   std::mutex mutex;  // guards the members below
-  std::vector<std::pair<uint64_t, std::string>> ready;
+  std::vector<std::function<void()>> ready;
   event* wake = nullptr;  // null: the service has ended
+
+  void Post(std::function<void()> task) {
+    const std::lock_guard lock(mutex);
+    if (wake == nullptr) return;
+    ready.push_back(std::move(task));
+    event_active(wake, 0, 0);
+  }
 };
 
 bool IsThisHost(std::string_view host) {
@@ -45,61 +52,72 @@ bool IsThisHost(std::string_view host) {
   return host == "localhost" || host == "127.0.0.1";
 }
 
-// A listening socket on the loopback address, or a closed one; errno says why. libevent would look
-// the address up as a name, which fails on a host that has no IPv4 address but 127.0.0.1.
-Fd ListenOnLoopback(int port) {
-  const bool is_v6 = LoopbackHost() == "::1";
-  Fd fd(::socket(is_v6 ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  sockaddr_in6 v6{};
-  v6.sin6_family = AF_INET6;
-  v6.sin6_addr = in6addr_loopback;
-  v6.sin6_port = htons(static_cast<uint16_t>(port));
-  sockaddr_in v4{};
-  v4.sin_family = AF_INET;
-  v4.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  v4.sin_port = v6.sin6_port;
-  const auto* address = is_v6 ? reinterpret_cast<const sockaddr*>(&v6)  //
-                              : reinterpret_cast<const sockaddr*>(&v4);
-  const socklen_t size = is_v6 ? sizeof(v6) : sizeof(v4);
-  const int on = 1;
-  const bool listens = fd.is_open() &&
-                       ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
-                       ::bind(fd.get(), address, size) == 0 && ::listen(fd.get(), SOMAXCONN) == 0;
-  return listens ? std::move(fd) : Fd();
+std::string HeaderOf(evhttp_request* request, const char* name) {
+  const char* value = evhttp_find_header(evhttp_request_get_input_headers(request), name);
+  return value == nullptr ? "" : value;
 }
 
-// 0 if the socket has none.
-int BoundPort(int fd) {
-  sockaddr_storage bound{};
-  socklen_t size = sizeof(bound);
-  if (::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) return 0;
-  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&bound)->sin6_port
-                                           : reinterpret_cast<sockaddr_in*>(&bound)->sin_port);
+HttpRequest RequestOf(evhttp_request* request) {
+  evbuffer* body = evhttp_request_get_input_buffer(request);
+  const size_t size = evbuffer_get_length(body);
+  const auto* bytes = reinterpret_cast<const char*>(evbuffer_pullup(body, -1));
+  return {.body = size == 0 ? std::string() : std::string(bytes, size),
+          .last_event_id = HeaderOf(request, "Last-Event-ID")};
+}
+
+void SendAnswer(evhttp_request* request, const HttpAnswer& answer) {
+  evkeyvalq* headers = evhttp_request_get_output_headers(request);
+  evhttp_add_header(headers, "Content-Type", answer.type.c_str());
+  evhttp_add_header(headers, "Cache-Control", "no-store");
+  evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
+  // No other page may show this one inside itself, and no link from it tells where it was.
+  evhttp_add_header(headers, "Content-Security-Policy", "frame-ancestors 'none'");
+  evhttp_add_header(headers, "Referrer-Policy", "no-referrer");
+  evbuffer* body = evbuffer_new();
+  evbuffer_add(body, answer.text.data(), answer.text.size());
+  evhttp_send_reply(request, answer.code, nullptr, body);
+  evbuffer_free(body);
+}
+
+absl::Status CannotListen(int port, int error) {
+  const std::string address = Bracketed(LoopbackHost()) + ":" + std::to_string(port);
+  return ToStatus(
+      absl::StatusCode::kAlreadyExists,
+      {.code = "PL-E031",
+       .what = "the master cannot serve HTTP on " + address,
+       .where = address,
+       .why = error == EADDRINUSE ? "another process listens on that port" : std::strerror(error),
+       .fix = "choose another network.http_port, or leave it out to get a free one"});
 }
 
 }  // namespace
 
 class HttpServer::Service {
  public:
-  Service(std::string token, Ask ask) : token_(std::move(token)), ask_(std::move(ask)) {}
+  explicit Service(Options options) : options_(std::move(options)) {}
 
-  absl::Status Start(int port) {
+  absl::Status Start() {
     evthread_use_pthreads();
     base_ = event_base_new();
     http_ = evhttp_new(base_);
     stop_ = event_new(base_, -1, EV_PERSIST, &Service::OnStop, this);
-    answers_->wake = event_new(base_, -1, EV_PERSIST, &Service::OnAnswers, this);
+    beat_ = event_new(base_, -1, EV_PERSIST, &Service::OnBeat, this);
+    tasks_->wake = event_new(base_, -1, EV_PERSIST, &Service::OnTasks, this);
     event_add(stop_, nullptr);
-    event_add(answers_->wake, nullptr);
+    event_add(tasks_->wake, nullptr);
+    const timeval interval{kBeatSeconds, 0};
+    event_add(beat_, &interval);
     evhttp_set_max_headers_size(http_, kHeaderBytesMax);
-    evhttp_set_max_body_size(http_, 0);
+    evhttp_set_max_body_size(http_, kBodyBytesMax);
     evhttp_set_timeout(http_, kSecondsMax);
-    evhttp_set_allowed_methods(http_, EVHTTP_REQ_GET);
+    evhttp_set_allowed_methods(http_, EVHTTP_REQ_GET | EVHTTP_REQ_POST);
     evhttp_set_gencb(http_, &Service::OnRequest, this);
-    Fd listener = ListenOnLoopback(port);
-    if (!listener.is_open()) return CannotListen(port, errno);
+    Fd listener = ListenOnLoopback(options_.port);
+    if (!listener.is_open()) return CannotListen(options_.port, errno);
     port_ = BoundPort(listener.get());
-    if (evhttp_accept_socket(http_, listener.get()) != 0) return CannotListen(port, EINVAL);
+    if (evhttp_accept_socket(http_, listener.get()) != 0) {
+      return CannotListen(options_.port, EINVAL);
+    }
     listener.Release();  // libevent closes it
     thread_ = std::thread([this] { event_base_dispatch(base_); });
     return absl::OkStatus();
@@ -111,132 +129,150 @@ class HttpServer::Service {
       thread_.join();
     }
     {
-      const std::lock_guard lock(answers_->mutex);
-      event_free(std::exchange(answers_->wake, nullptr));
+      const std::lock_guard lock(tasks_->mutex);
+      event_free(std::exchange(tasks_->wake, nullptr));
+      tasks_->ready.clear();
     }
+    is_ending_ = true;
     event_free(stop_);
+    event_free(beat_);
     evhttp_free(http_);
     event_base_free(base_);
   }
 
   int port() const { return port_; }
+  void Post(std::function<void()> task) { tasks_->Post(std::move(task)); }
+  void Broadcast(const std::string& events) { streams_.Send(events, kBacklogBytesMax); }
+  size_t viewers() const { return streams_.size(); }
 
  private:
-  static absl::Status CannotListen(int port, int error) {
-    const std::string address = Bracketed(LoopbackHost()) + ":" + std::to_string(port);
-    return ToStatus(
-        absl::StatusCode::kAlreadyExists,
-        {.code = "PL-E031",
-         .what = "the master cannot serve HTTP on " + address,
-         .where = address,
-         .why = error == EADDRINUSE ? "another process listens on that port" : std::strerror(error),
-         .fix = "choose another network.http_port, or leave it out to get a free one"});
-  }
-
   static void OnStop(int, short, void* self) {
     event_base_loopbreak(static_cast<Service*>(self)->base_);
   }
-
   static void OnRequest(evhttp_request* request, void* self) {
     static_cast<Service*>(self)->Answer(request);
   }
-
-  static void OnAnswers(int, short, void* self) { static_cast<Service*>(self)->SendAnswers(); }
-
-  // Both checks come before anything about the job is answered.
-  void Answer(evhttp_request* request) {
-    const char* host = evhttp_find_header(evhttp_request_get_input_headers(request), "Host");
-    if (host == nullptr || !IsThisHost(host)) {
-      Send(request, 403, "this host name is not served\n");
-      return;
-    }
-    const char* given =
-        evhttp_find_header(evhttp_request_get_input_headers(request), "Authorization");
-    if (given == nullptr || !wire::TokensEqual("Bearer " + token_, given)) {
-      Send(request, 401, "the token is missing or wrong\n");
-      return;
-    }
-    const std::string path = evhttp_request_get_uri(request);
-    if (path != "/metrics" && path != "/healthz") {
-      Send(request, 404, "there are /metrics and /healthz\n");
-      return;
-    }
-    Forward(request, path);
+  static void OnTasks(int, short, void* self) { static_cast<Service*>(self)->RunTasks(); }
+  static void OnBeat(int, short, void* self) { static_cast<Service*>(self)->Beat(); }
+  static void OnClose(evhttp_connection* connection, void* self) {
+    static_cast<Service*>(self)->Closed(connection);
   }
 
-  void Forward(evhttp_request* request, const std::string& path) {
+  // The checks come before anything about the job is answered.
+  void Answer(evhttp_request* request) {
+    if (!IsThisHost(HeaderOf(request, "Host"))) {
+      SendAnswer(request, {.code = 403, .text = "this host name is not served\n"});
+      return;
+    }
+    const bool is_post = evhttp_request_get_command(request) == EVHTTP_REQ_POST;
+    const std::string path = evhttp_request_get_uri(request);
+    const HttpRoute* route = nullptr;
+    for (const HttpRoute& one : options_.routes) {
+      if (one.path == path && one.is_post == is_post) route = &one;
+    }
+    const HttpAccess access = route == nullptr ? HttpAccess::kJob : route->access;
+    if (!IsAllowed(access, HeaderOf(request, "Authorization"))) {
+      SendAnswer(request, {.code = 401, .text = "the token is missing or wrong\n"});
+    } else if (route == nullptr) {
+      SendAnswer(request, {.code = 404, .text = KnownPaths()});
+    } else if (route->open != nullptr) {
+      OpenStream(request, *route);
+    } else {
+      Forward(request, *route);
+    }
+  }
+
+  bool IsAllowed(HttpAccess access, std::string_view given) const {
+    constexpr std::string_view kScheme = "Bearer ";
+    if (access == HttpAccess::kAnyone) return true;
+    if (!given.starts_with(kScheme)) return false;
+    given.remove_prefix(kScheme.size());
+    const bool is_job = wire::TokensEqual(options_.token, given);
+    return is_job || (access == HttpAccess::kReader && wire::IsPageSession(options_.token, given));
+  }
+
+  std::string KnownPaths() const {
+    std::string text = "there are";
+    for (const HttpRoute& route : options_.routes) text += " " + route.path;
+    return text + "\n";
+  }
+
+  void OpenStream(evhttp_request* request, const HttpRoute& route) {
+    if (streams_.size() >= kViewersMax) {
+      SendAnswer(request, {.code = 503,
+                           .text = "32 viewers have this job's page open, which is the most that "
+                                   "its master serves. Close one of them.\n"});
+      return;
+    }
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), &Service::OnClose, this);
+    streams_.Open(request, route.open(RequestOf(request)));
+  }
+
+  void Forward(evhttp_request* request, const HttpRoute& route) {
+    constexpr const char* kOverloaded = "overloaded\n";
     if (pending_.size() >= kPendingMax) {
-      Send(request, 503, "overloaded\n");
+      SendAnswer(request, {.code = 503, .text = kOverloaded});
       return;
     }
     const uint64_t id = ++last_id_;
-    pending_[id] = {request, path == "/metrics"};
+    pending_[id] = request;
     evhttp_connection_set_closecb(evhttp_request_get_connection(request), &Service::OnClose, this);
-    const bool taken = ask_(path, [answers = answers_, id](std::string text) {
-      const std::lock_guard lock(answers->mutex);
-      answers->ready.emplace_back(id, std::move(text));
-      if (answers->wake != nullptr) event_active(answers->wake, 0, 0);
+    const bool taken = route.ask(RequestOf(request), [tasks = tasks_, this, id](HttpAnswer answer) {
+      // A task runs only while the service lives.
+      tasks->Post([this, id, answer = std::move(answer)] { Finish(id, answer); });
     });
     if (taken) return;
     pending_.erase(id);
-    Send(request, 503, "overloaded\n");
+    SendAnswer(request, {.code = 503, .text = kOverloaded});
+  }
+
+  void Finish(uint64_t id, const HttpAnswer& answer) {
+    const auto it = pending_.find(id);
+    if (it == pending_.end()) return;
+    evhttp_request* request = it->second;
+    pending_.erase(it);
+    evhttp_connection_set_closecb(evhttp_request_get_connection(request), nullptr, nullptr);
+    SendAnswer(request, answer);
   }
 
   // The client has gone; libevent frees its request.
-  static void OnClose(evhttp_connection* connection, void* self) {
-    std::erase_if(static_cast<Service*>(self)->pending_, [&](const auto& entry) {
-      return evhttp_request_get_connection(entry.second.request) == connection;
+  void Closed(evhttp_connection* connection) {
+    std::erase_if(pending_, [connection](const auto& entry) {
+      return evhttp_request_get_connection(entry.second) == connection;
     });
+    if (streams_.Ended(connection) && !is_ending_) TellBeat();
   }
 
-  void SendAnswers() {
-    std::vector<std::pair<uint64_t, std::string>> ready;
+  void RunTasks() {
+    std::vector<std::function<void()>> ready;
     {
-      const std::lock_guard lock(answers_->mutex);
-      ready.swap(answers_->ready);
+      const std::lock_guard lock(tasks_->mutex);
+      ready.swap(tasks_->ready);
     }
-    for (const auto& [id, text] : ready) {
-      const auto it = pending_.find(id);
-      if (it == pending_.end()) continue;
-      const Pending pending = it->second;
-      pending_.erase(it);
-      evhttp_connection_set_closecb(evhttp_request_get_connection(pending.request), nullptr,
-                                    nullptr);
-      if (pending.is_metrics) {
-        evhttp_add_header(evhttp_request_get_output_headers(pending.request), "Content-Type",
-                          "application/openmetrics-text; version=1.0.0; charset=utf-8");
-      }
-      Send(pending.request, 200, text);
-    }
+    for (const auto& task : ready) task();
   }
 
-  static void Send(evhttp_request* request, int code, const std::string& text) {
-    evkeyvalq* headers = evhttp_request_get_output_headers(request);
-    if (evhttp_find_header(headers, "Content-Type") == nullptr) {
-      evhttp_add_header(headers, "Content-Type", "text/plain; charset=utf-8");
-    }
-    evhttp_add_header(headers, "Cache-Control", "no-store");
-    evhttp_add_header(headers, "X-Content-Type-Options", "nosniff");
-    evbuffer* body = evbuffer_new();
-    evbuffer_add(body, text.data(), text.size());
-    evhttp_send_reply(request, code, nullptr, body);
-    evbuffer_free(body);
+  // A comment: libevent closes a connection that is still, and a reader learns that all is well.
+  void Beat() {
+    Broadcast(":\n\n");
+    TellBeat();
   }
 
-  struct Pending {
-    evhttp_request* request = nullptr;
-    bool is_metrics = false;
-  };
+  void TellBeat() const {
+    if (options_.on_beat != nullptr) options_.on_beat(streams_.size());
+  }
 
-  const std::string token_;
-  const Ask ask_;
-  const std::shared_ptr<Answers> answers_ = std::make_shared<Answers>();  // see Answers
+  const Options options_;
+  const std::shared_ptr<Tasks> tasks_ = std::make_shared<Tasks>();  // see Tasks
   event_base* base_ = nullptr;
   evhttp* http_ = nullptr;
   event* stop_ = nullptr;
+  event* beat_ = nullptr;
   int port_ = 0;
+  bool is_ending_ = false;
   uint64_t last_id_ = 0;
-  std::map<uint64_t, Pending> pending_;
+  std::map<uint64_t, evhttp_request*> pending_;
+  HttpStreams streams_;
   std::thread thread_;
 };
 
@@ -246,11 +282,13 @@ int HttpServer::port() const { return service_->port(); }
 std::string HttpServer::address() const {
   return Bracketed(LoopbackHost()) + ":" + std::to_string(port());
 }
+void HttpServer::Post(std::function<void()> task) { service_->Post(std::move(task)); }
+void HttpServer::Broadcast(const std::string& events) { service_->Broadcast(events); }
+size_t HttpServer::viewers() const { return service_->viewers(); }
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(int port, std::string token,
-                                                              Ask ask) {
-  auto service = std::make_unique<Service>(std::move(token), std::move(ask));
-  RETURN_IF_ERROR(service->Start(port));
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(Options options) {
+  auto service = std::make_unique<Service>(std::move(options));
+  RETURN_IF_ERROR(service->Start());
   return std::unique_ptr<HttpServer>(new HttpServer(std::move(service)));
 }
 

@@ -4,6 +4,7 @@
 #include "paceline/base/prng.h"
 #include "paceline/base/test_dir.h"
 #include "paceline/wire/security/certificates.h"
+#include "paceline/wire/security/page_session.h"
 
 namespace paceline::wire {
 namespace {
@@ -46,6 +47,19 @@ TEST(JoinString, ErrorsNameThePartAndNotTheToken) {
   }
   EXPECT_FALSE(ParseJoinString("paceline-join:v2:a:1:-:" + token).ok());
   EXPECT_FALSE(ParseJoinString("paceline-join:v1:a b:1:-:" + token).ok());
+}
+
+TEST(PageSession, IsKnownByEachMasterOfItsJobAlone) {
+  const std::string job = MakeToken();
+  const std::string session = MakePageSession(job);
+  EXPECT_TRUE(IsPageSession(job, session));
+  EXPECT_NE(MakePageSession(job), session);
+  EXPECT_FALSE(IsPageSession(MakeToken(), session));
+  EXPECT_FALSE(IsToken(session));
+  for (const std::string& bad : {std::string(), std::string("."), job, job + ".", job + "." + job,
+                                 session + "0", session.substr(1), "." + session}) {
+    EXPECT_FALSE(IsPageSession(job, bad)) << bad;
+  }
 }
 
 TEST(Certificates, AreSavedPrivatelyAndLoaded) {
