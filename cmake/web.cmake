@@ -5,7 +5,8 @@
 #
 # A browser loads the modules one by one from a server. A file that is mailed has only one script,
 # so the modules are joined in the order of web/modules.txt, without their lines of import and the
-# word export. Names must therefore differ between modules; tests/web checks that.
+# word export. Names must therefore differ between modules; tests/web checks that. report.js or
+# live.js comes last and starts the page.
 
 function(embed_page result)
   set(source ${PROJECT_SOURCE_DIR}/web)
@@ -32,16 +33,21 @@ endfunction()
 
 function(write_assets)
   file(STRINGS ${SOURCE}/modules.txt modules)
-  set(joined ${OUTPUT}.js)
-  file(WRITE ${joined} "")
-  foreach(module IN LISTS modules)
-    file(READ ${SOURCE}/${module} text)
-    string(REGEX REPLACE "(^|\n)import [^\n]*" "\\1" text "${text}")
-    string(REGEX REPLACE "(^|\n)export " "\\1" text "${text}")
-    file(APPEND ${joined} "${text}")
+  set(last_report report.js)
+  set(last_live feed.js live.js)
+  foreach(entry report live)
+    set(joined_${entry} ${OUTPUT}.${entry}.js)
+    file(WRITE ${joined_${entry}} "")
+    foreach(module IN LISTS modules last_${entry})
+      file(READ ${SOURCE}/${module} text)
+      string(REGEX REPLACE "(^|\n)import [^\n]*" "\\1" text "${text}")
+      string(REGEX REPLACE "(^|\n)export " "\\1" text "${text}")
+      file(APPEND ${joined_${entry}} "${text}")
+    endforeach()
   endforeach()
   set(code "#include \"paceline/cli/page/assets.h\"\n\nnamespace paceline::cli {\nnamespace {\n\n")
-  embed_text(Script ${joined})
+  embed_text(Script ${joined_report})
+  embed_text(LiveScript ${joined_live})
   embed_text(Style ${SOURCE}/page.css)
   file(WRITE ${OUTPUT} "${code}
 template <size_t kBytes>
@@ -52,7 +58,8 @@ std::string_view TextOf(const unsigned char (&bytes)[kBytes]) {
 }  // namespace
 
 PageAssets EmbeddedPage() {
-  return {TextOf(kScript), kScriptSha256, TextOf(kStyle), kStyleSha256};
+  return {TextOf(kScript), kScriptSha256, TextOf(kLiveScript), kLiveScriptSha256, TextOf(kStyle),
+          kStyleSha256};
 }
 
 }  // namespace paceline::cli

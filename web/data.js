@@ -31,7 +31,7 @@
  *   slow: {sentence: string}[]
  * }} Status
  * @typedef {{
- *   job: string, name: string, made_at: number, data_at: number, is_live: boolean, state: string,
+ *   seq: number, job: string, name: string, made_at: number, data_at: number, is_live: boolean, state: string,
  *   sentence: string, troubles: string[], status: Status, goodput: Goodput, classes: TimeClass[],
  *   timeline: Timeline, incidents: Incident[]
  * }} Page

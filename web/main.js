@@ -1,6 +1,5 @@
 // The page: its bar, and the view that the link's fragment names.
 
-import {readData} from "./data.js";
 import {incidentsView} from "./incidents.js";
 import {overview} from "./overview.js";
 import {ageOf, stateOf, stateShape, titleOf} from "./state.js";
@@ -24,8 +23,11 @@ function topBar(page) {
     age);
 }
 
-/** Shows the view of the fragment: #incidents and #incident-17 are on the second one. */
-function showView() {
+/**
+ * Chooses the view of the fragment: #incidents and #incident-17 are on the second one. Returns what
+ * the fragment names.
+ */
+function chooseView() {
   const asked = location.hash.slice(1);
   const isIncidents = asked.startsWith("incident");
   for (const view of document.querySelectorAll(".view")) {
@@ -36,31 +38,49 @@ function showView() {
     if (isIts) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  document.dispatchEvent(new Event("viewshown"));
+  return {asked, isIncidents};
+}
+
+function showView() {
+  const {asked, isIncidents} = chooseView();
   const target = isIncidents && asked !== "incidents" ? document.getElementById(asked) : null;
   if (target === null) window.scrollTo(0, 0);
   else {
     target.scrollIntoView();
     target.focus();
   }
-  document.dispatchEvent(new Event("viewshown"));
 }
 
 /** @param {Page} page */
-function tellAge(page) {
+export function tellAge(page) {
   const age = ageOf(page, Date.now() / 1000);
   const shown = document.getElementById("age");
   if (shown !== null) shown.textContent = age.text;
   document.body.classList.toggle("stale", age.isStale);
 }
 
-function start() {
-  const page = readData();
+/**
+ * Shows the page for the first time, or with new data in its place: the view, the place in it and
+ * the focus stay.
+ * @param {Page} page
+ */
+export function showPage(page) {
+  const isFirst = document.querySelector("header.top") === null;
+  const focused = document.activeElement?.id ?? "";
+  const top = window.scrollY;
+  document.querySelector("header.top")?.remove();
+  document.querySelector("main")?.remove();
   document.title = titleOf(page);
-  document.body.append(topBar(page), element("main", {}, overview(page), incidentsView(page)));
-  window.addEventListener("hashchange", showView);
-  showView();
+  document.body.prepend(topBar(page));
+  document.body.append(element("main", {}, overview(page), incidentsView(page)));
   tellAge(page);
-  setInterval(() => tellAge(page), 1000);
+  if (isFirst) {
+    window.addEventListener("hashchange", showView);
+    showView();
+    return;
+  }
+  chooseView();
+  window.scrollTo(0, top);
+  if (focused !== "") document.getElementById(focused)?.focus({preventScroll: true});
 }
-
-start();

@@ -9,7 +9,7 @@ import {countText, durationText, element, foreign, visible} from "./text.js";
 /** @typedef {import("./data.js").Page} Page */
 
 /** "step 812 of 1,200 · 8.1 steps/s · world 2 of 8 ranks" @param {Page} page */
-function factsText(page) {
+export function factsText(page) {
   const {job, world} = page.status;
   const facts = [];
   if (job.step !== null) {
@@ -34,7 +34,7 @@ function sentenceBlock(page) {
   const sentence = page.sentence || (page.status.job.phase === "running" ? "training" : "");
   block.append(foreign("h1", cause ?? sentence, {class: "sentence"}));
   if (cause !== undefined && visible(cause) !== visible(sentence)) block.append(foreign("p", sentence));
-  block.append(element("p", {class: "quiet number"}, factsText(page)));
+  block.append(element("p", {id: "facts", class: "quiet number"}, factsText(page)));
   for (const text of page.troubles) block.append(foreign("p", text, {class: "trouble"}));
   for (const slow of page.status.slow) block.append(foreign("p", slow.sentence, {class: "trouble"}));
   return block;

@@ -19,7 +19,7 @@ const STATES = {
     path: "M4 2 L8 6 L12 2 L14 4 L10 8 L14 12 L12 14 L8 10 L4 14 L2 12 L6 8 L2 4 Z", kind: "bad",
   },
   away: {
-    word: "no master", sign: "?", path: "M8 1 L15 8 L8 15 L1 8 Z M8 4 L4 8 L8 12 L12 8 Z",
+    word: "master away", sign: "?", path: "M8 1 L15 8 L8 15 L1 8 Z M8 4 L4 8 L8 12 L12 8 Z",
     kind: "bad",
   },
 };

@@ -73,7 +73,7 @@ def running() -> Data:
                                               seat | {"from": died + 2}]})
     return {
         "schema": "paceline.page/1", "job": "llama8b-17a147", "name": "llama8b", "made_at": NOW,
-        "data_at": NOW, "is_live": True, "state": "running",
+        "seq": 90, "data_at": NOW, "is_live": True, "state": "running",
         "sentence": "trains with 16 ranks on 4 nodes", "troubles": [],
         "status": {
             "schema": "paceline.status/1",

@@ -21,7 +21,7 @@ Scheme = Literal["light", "dark"]
 TITLES = {
     "running": "▶ running – llama8b",
     "stale": "▶ running – llama8b",
-    "away": "? no master – llama8b",
+    "away": "? master away – llama8b",
     "recovering": "⏸ waiting, 1 open incident – llama8b",
     "nothing_yet": "⏸ waiting – llama8b",
     "finished": "✔ finished – llama8b",

@@ -65,6 +65,7 @@ int RunDoctor(Invocation& invocation);
 int RunEvents(Invocation& invocation);
 int RunGoodput(Invocation& invocation);
 int RunLogs(Invocation& invocation);
+int RunOpen(Invocation& invocation);
 int RunPlan(Invocation& invocation);
 int RunProfile(Invocation& invocation);
 int RunPs(Invocation& invocation);

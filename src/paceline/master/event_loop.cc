@@ -168,6 +168,8 @@ Instant EventLoop::EndOfGoodbye() const {
   const Instant linger = *over_at_ + job_.state().spec.timers.finish_linger;
   const Instant longest = *over_at_ + kEndKeptWithin;
   if (executor_.IsEndMissed()) return std::max(linger, longest);
+  // A browser that shows the page gets the job's end, too.
+  if (watchers_.contains(kPageWatch)) return std::max(linger, longest);
   return std::max(linger, std::min(executor_.may_come_back_until(), longest));
 }
 
@@ -182,6 +184,8 @@ void EventLoop::Handle(const MasterEvent& event) {
     std::visit(visit, *journal);
   } else if (const auto* metrics = std::get_if<MetricsAsked>(&event)) {
     handlers(*metrics);
+  } else if (const auto* pulse = std::get_if<PulseAsked>(&event)) {
+    handlers(*pulse);
   } else {
     handlers(std::get<HealthAsked>(event));
   }

@@ -36,6 +36,8 @@ class Outside : public Outbox {
  public:
   virtual void SendEvents(wire::WatchId watch, std::vector<wire::JobEvent> events,
                           bool is_last) = 0;
+  // A new link to the job's page; empty if the master serves none.
+  virtual wire::PageLink MakePageLink() = 0;
 };
 
 class EventLoop {

@@ -23,7 +23,14 @@ struct MetricsAsked {
 struct HealthAsked {
   std::function<void(std::string)> reply;
 };
-using MasterEvent = std::variant<wire::ServerEvent, JournalEvent, MetricsAsked, HealthAsked>;
+struct PulseAsked {
+  std::function<void(std::string)> reply;  // with one line of JSON; on the loop's thread
+};
+using MasterEvent =
+    std::variant<wire::ServerEvent, JournalEvent, MetricsAsked, HealthAsked, PulseAsked>;
+
+// The feed of the job's page, among the watchers of events.
+inline constexpr wire::WatchId kPageWatch{UINT64_MAX};
 
 // True for a heartbeat without news.
 inline bool CanWait(const MasterEvent& event) {

@@ -15,6 +15,8 @@ struct Handlers {
   void operator()(const wire::StatusAsked& asked) const;
   void operator()(const MetricsAsked& asked) const;
   void operator()(const HealthAsked& asked) const;
+  void operator()(const PulseAsked& asked) const;
+  void operator()(const wire::PageAsked& asked) const;
   void operator()(const wire::StacksAsked& asked) const;
   void operator()(const wire::StopAsked& asked) const;
   void operator()(const wire::EventsWanted& wanted) const;

@@ -23,6 +23,7 @@
 #include "paceline/master/event_queue.h"
 #include "paceline/master/job_file.h"
 #include "paceline/master/leases/lease_host.h"
+#include "paceline/master/page/page.h"
 #include "paceline/master/report/http.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/codec/spec_file.h"
@@ -98,6 +99,7 @@ int EphemeralLow() {
 // The server as the loop sees it.
 class ServerOutside final : public Outside {
  public:
+  explicit ServerOutside(std::unique_ptr<Page>* page) : page_(page) {}
   void SetServer(wire::MasterServer* server) { server_ = server; }
   void Send(ConnectionId connection, wire::MasterMessage message) override {
     server_->Send(connection, std::move(message));
@@ -109,10 +111,16 @@ class ServerOutside final : public Outside {
     server_->Order(supervisor, std::move(order));
   }
   void SendEvents(wire::WatchId watch, std::vector<wire::JobEvent> events, bool is_last) override {
-    server_->SendEvents(watch, std::move(events), is_last);
+    if (watch == kPageWatch) {
+      (*page_)->Take(events, is_last);
+    } else {
+      server_->SendEvents(watch, std::move(events), is_last);
+    }
   }
+  wire::PageLink MakePageLink() override { return (*page_)->MakeLink(); }
 
  private:
+  std::unique_ptr<Page>* const page_;  // made when the token is known
   wire::MasterServer* server_ = nullptr;
 };
 
@@ -171,12 +179,15 @@ HttpRoute TextRoute(const char* path, const char* type, EventQueue* queue) {
 }
 
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeHttp(int port, const std::string& token,
-                                                      EventQueue* queue) {
-  std::vector<HttpRoute> routes;
+                                                      EventQueue* queue, Page* page) {
+  std::vector<HttpRoute> routes = page->Routes();
   routes.push_back(TextRoute<MetricsAsked>(
       "/metrics", "application/openmetrics-text; version=1.0.0; charset=utf-8", queue));
   routes.push_back(TextRoute<HealthAsked>("/healthz", "text/plain; charset=utf-8", queue));
-  return HttpServer::Start({.port = port, .token = token, .routes = std::move(routes)});
+  return HttpServer::Start({.port = port,
+                            .token = token,
+                            .routes = std::move(routes),
+                            .on_beat = [page](size_t viewers) { page->Beat(viewers); }});
 }
 
 // Raises the limit of open files, because each agent takes a descriptor.
@@ -213,7 +224,7 @@ class Master {
     if (at.port == 0 && before.ok() && !records.empty()) at.port = PortOf(before->addr);
     const std::string& token = credentials.token;
 
-    journal_->Start([this](JournalEvent event) { queue_.Post(std::move(event)); });
+    StartPage(token, options.page, records);
     EventLoop loop(&queue_, journal_.get(), &outside_);
     const wire::MasterServerOptions admission{
         .credentials = credentials,
@@ -223,14 +234,8 @@ class Master {
                                            : Listen(at, admission, &queue_));
     at.port = static_cast<int>(server_->port());
     outside_.SetServer(server_.get());
-    // A port that the user set must be free, or the master fails. The port of an earlier master is
-    // only tried first.
-    const uint16_t wanted = WantedHttpPort(options.run_dir);
-    const int former = before.ok() ? PortOf(before->http) : 0;
-    auto http = ServeHttp(wanted != 0 ? wanted : former, token, &queue_);
-    if (!http.ok() && wanted == 0) http = ServeHttp(0, token, &queue_);
-    if (!http.ok()) return http.status();
-    http_ = *std::move(http);
+    RETURN_IF_ERROR(
+        StartHttp(WantedHttpPort(options.run_dir), before.ok() ? PortOf(before->http) : 0, token));
     ASSIGN_OR_RETURN(leases_, ServeLeases({at.host, before.ok() ? PortOf(before->leases) : 0},
                                           {.path = options.run_dir + "/data.db",
                                            .job = spec.job.job_id,
@@ -264,14 +269,37 @@ class Master {
   // queue.
   ~Master() {
     http_.reset();
+    if (page_ != nullptr) page_->Close();
     queue_.Take(Duration());
     server_.reset();
     queue_.Take(Duration());
   }
 
  private:
+  // The journal starts, too, because it tells the page of its records.
+  void StartPage(const std::string& token, const PageMaker& maker,
+                 const std::vector<core::Record>& records) {
+    page_ = std::make_unique<Page>(token, maker, &queue_);
+    page_->Open(journal_.get(), records.empty() ? RecordSeq() : records.back().seq);
+    journal_->Start([this](JournalEvent event) {
+      if (!page_->Take(&event)) queue_.Post(std::move(event));
+    });
+  }
+
+  // A port that the user set must be free, or the master fails. The port of an earlier master is
+  // only tried first.
+  absl::Status StartHttp(uint16_t wanted, int former, const std::string& token) {
+    auto http = ServeHttp(wanted != 0 ? wanted : former, token, &queue_, page_.get());
+    if (!http.ok() && wanted == 0) http = ServeHttp(0, token, &queue_, page_.get());
+    if (!http.ok()) return http.status();
+    http_ = *std::move(http);
+    page_->Serve(http_.get());
+    return absl::OkStatus();
+  }
+
   EventQueue queue_;
-  ServerOutside outside_;
+  std::unique_ptr<Page> page_;  // before the journal, which tells it of records
+  ServerOutside outside_{&page_};
   std::unique_ptr<Journal> journal_;
   std::unique_ptr<wire::MasterServer> server_;
   std::unique_ptr<HttpServer> http_;

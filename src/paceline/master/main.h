@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "paceline/master/page/page_maker.h"
 
 namespace paceline::master {
 
@@ -18,7 +19,8 @@ struct MasterOptions {
   uint64_t term = 0;
   uint32_t survivors = 0;
   std::string memo;
-  int ready_fd = -1;  // gets one byte and is closed when the master serves; -1: none
+  PageMaker page = {};  // of the job's page
+  int ready_fd = -1;    // gets one byte and is closed when the master serves; -1: none
 };
 
 // Serves until the job has ended. Returns OK then, whatever the job's exit code is. Reads token,

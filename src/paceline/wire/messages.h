@@ -287,6 +287,15 @@ struct StopRequest {
   int signal = 0;  // first signal for ranks; 0: SIGTERM
 };
 
+// ---- `paceline open` ----
+
+struct PageLink {
+  std::string http;  // host:port of the page, on the loopback address of the master's host
+  std::string code;  // valid once, for a minute
+  std::string host;  // name of the master's host
+  bool operator==(const PageLink&) const = default;
+};
+
 // ---- `paceline stacks` ----
 
 struct NodeStacks {

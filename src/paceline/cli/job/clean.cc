@@ -35,10 +35,10 @@ constexpr Duration kMemoryRest = Duration::Seconds(600);
 
 // Everything that paceline writes into a run directory; docs/formats/run_dir.md.
 constexpr const char* kRunDirEntries[] = {
-    "data.db",        "data.db-shm",     "data.db-wal", "errors",
-    "job.json",       "job.json.room",   "journal.db",  "journal.db-shm",
-    "journal.db-wal", "journal.db.lock", "lock",        "logs",
-    "nodes",          "spec.json",       "tls",         "token"};
+    "data.db",       "data.db-shm", "data.db-wal",    "errors",         "job.json",
+    "job.json.room", "journal.db",  "journal.db-shm", "journal.db-wal", "journal.db.lock",
+    "lock",          "logs",        "nodes",          "open.html",      "spec.json",
+    "tls",           "token"};
 
 constexpr Flag kCleanFlags[] = {
     {.dest = "older_than",

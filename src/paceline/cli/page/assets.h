@@ -7,8 +7,10 @@
 namespace paceline::cli {
 
 struct PageAssets {
-  std::string_view script;
+  std::string_view script;         // shows the data of its document
   std::string_view script_sha256;  // in hexadecimal digits
+  std::string_view live_script;    // follows a running job
+  std::string_view live_script_sha256;
   std::string_view style;
   std::string_view style_sha256;
 };

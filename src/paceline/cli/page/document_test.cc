@@ -29,5 +29,18 @@ TEST(PageDocument, AsksNoServer) {
   EXPECT_EQ(page.find("unsafe-inline"), std::string::npos);
 }
 
+// The page that a master serves to anybody on its host.
+TEST(PageDocument, TheLivePageHasNoDataAndAsksItsServerAlone) {
+  const std::string page = LiveDocument();
+  EXPECT_EQ(page.find("id=\"data\""), std::string::npos);
+  EXPECT_NE(page.find("connect-src 'self'"), std::string::npos);
+  EXPECT_EQ(page.find("unsafe-inline"), std::string::npos);
+  const std::string_view script = EmbeddedPage().live_script;
+  EXPECT_NE(script.find("fetch("), std::string_view::npos);
+  for (const char* word : {"\nimport ", "\nexport ", "</script"}) {
+    EXPECT_EQ(script.find(word), std::string_view::npos) << word;
+  }
+}
+
 }  // namespace
 }  // namespace paceline::cli

@@ -134,7 +134,11 @@ PageJson IncidentsJson(const PageSource& source, const TimeAccount& account) {
   const std::optional<uint64_t> last = LastIncident(source.events);
   const uint64_t newest = costs.empty() ? 0 : costs.front().world_ended.value();
   if (last.has_value() && *last > newest) {
-    if (auto incident = IncidentJson(source, *last)) json.push_back(std::move(*incident));
+    if (auto incident = IncidentJson(source, *last)) {
+      const std::string& phase = source.status.phase;
+      (*incident)["is_open"] = phase != "running" && phase != "finished";
+      json.push_back(std::move(*incident));
+    }
   }
   for (const core::IncidentCost& cost : costs) {
     const core::Record* told = ToldRecord(account, cost);
@@ -168,6 +172,7 @@ PageJson PageData(const PageSource& source) {
       {"job", source.job_id},
       {"name", source.name},
       {"made_at", EpochSeconds(source.now)},
+      {"seq", source.records.empty() ? 0 : source.records.back().seq.value()},
       {"data_at", EpochSeconds(is_live ? source.now : newest)},
       {"is_live", is_live},
       {"state", StateWord(source)},

@@ -77,6 +77,14 @@ absl::StatusOr<JobStacks> ControlClient::GetStacks() {
   return stacks;
 }
 
+absl::StatusOr<PageLink> ControlClient::OpenPage() {
+  grpc::ClientContext context;
+  RETURN_IF_ERROR(parts_->Prepare(&context));
+  pb::PageLink reply;
+  RETURN_IF_ERROR(Outcome(parts_->stub->OpenPage(&context, {}, &reply)));
+  return PageLink{.http = reply.http(), .code = reply.code(), .host = reply.host()};
+}
+
 absl::Status ControlClient::Stop(const StopRequest& request) {
   grpc::ClientContext context;
   RETURN_IF_ERROR(parts_->Prepare(&context));

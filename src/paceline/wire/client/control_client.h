@@ -37,6 +37,9 @@ class ControlClient {
   // must exceed the master's patience with its agents.
   absl::StatusOr<JobStacks> GetStacks();
 
+  // A new link to the job's page.
+  absl::StatusOr<PageLink> OpenPage();
+
   // OK when the stop is decided and durable; ranks may still run.
   absl::Status Stop(const StopRequest& request);
 

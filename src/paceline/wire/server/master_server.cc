@@ -83,6 +83,18 @@ class ControlRpc final : public v1::Control::CallbackService {
     });
   }
 
+  grpc::ServerUnaryReactor* OpenPage(grpc::CallbackServerContext* context,
+                                     const v1::OpenPageRequest*, v1::PageLink* reply) override {
+    return Answer(context, guard_->Check(*context), [reply](const Call& call) {
+      return PageAsked{.reply = [call, reply](const PageLink& link) {
+        reply->set_http(link.http);
+        reply->set_code(link.code);
+        reply->set_host(link.host);
+        call->Finish(grpc::Status::OK);
+      }};
+    });
+  }
+
   grpc::ServerUnaryReactor* Stop(grpc::CallbackServerContext* context,
                                  const v1::StopRequest* request, v1::StopReply*) override {
     grpc::Status status = guard_->Check(*context);

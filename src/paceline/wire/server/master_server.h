@@ -49,6 +49,9 @@ struct WatchEnded {
 struct StacksAsked {
   std::function<void(JobStacks)> reply;  // call once, from any thread
 };
+struct PageAsked {
+  std::function<void(PageLink)> reply;  // call once, from any thread
+};
 struct SupervisorAttached {
   SupervisorId supervisor;
   bool is_operator = false;  // it starts the job's nodes on a cluster
@@ -62,7 +65,7 @@ struct SupervisorDetached {
 };
 using ServerEvent =
     std::variant<AgentSaid, AgentDisconnected, StatusAsked, StopAsked, EventsWanted, WatchEnded,
-                 SupervisorAttached, SupervisorSaid, SupervisorDetached, StacksAsked>;
+                 SupervisorAttached, SupervisorSaid, SupervisorDetached, StacksAsked, PageAsked>;
 
 struct MasterServerOptions {
   std::string listen;  // HOST:PORT; port 0: any

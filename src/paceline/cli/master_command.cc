@@ -4,6 +4,7 @@
 
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/page/live.h"
 #include "paceline/master/main.h"
 
 namespace paceline::cli {
@@ -59,6 +60,7 @@ int RunMasterCommand(Invocation& invocation) {
   options.term = static_cast<uint64_t>(line.Number("term", 0));
   options.survivors = static_cast<uint32_t>(line.Number("survivors", 0));
   options.memo = line.Text("memo");
+  options.page = LivePage(options.run_dir);
   options.ready_fd = static_cast<int>(line.Number("ready_fd", -1));
   const absl::Status served = master::RunMaster(options);
   if (served.ok()) return kExitDone;

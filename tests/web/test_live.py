@@ -1,0 +1,205 @@
+"""The live page of a real job in a browser: a kill, a change of masters, the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, Page, ViewportSize, expect
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
+from command import find_binary
+
+ROOT = Path(__file__).resolve().parents[2]
+SHOTS = ROOT / "build" / "report" / "web"
+SCREEN = ViewportSize(width=1280, height=720)
+DEADLINE_S = 120.0
+PATIENT_MS = 60_000
+HOSTILE = "<img src=x onerror=alert(1)> \x1b[31m \u202egnp.exe"
+SCRIPT = f"""
+import os, time
+from pathlib import Path
+import paceline as pl
+
+for step in range(1_000_000):
+    time.sleep(0.02)
+    if os.environ["RANK"] == "1" and Path("raise").exists():
+        Path("raise").unlink()
+        raise ValueError({HOSTILE!r})
+    if Path("done").exists():
+        break
+    pl.step(step)
+"""
+
+
+class Live:
+    """A job of two ranks, and what a test does to it."""
+
+    def __init__(self, folder: Path, runtime: str) -> None:
+        self.folder = folder
+        self.run_dir = folder / "run"
+        (folder / "train.py").write_text(SCRIPT)
+        self.env = {name: value for name, value in os.environ.items()
+                    if name not in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION")}
+        self.env |= {"PACELINE_RUNTIME_DIR": runtime, "PACELINE_TIMERS_LOST_AFTER": "60s",
+                     "PACELINE_TIMERS_LOST_AFTER_MAX": "60s",
+                     "PACELINE_TIMERS_REATTACH_WINDOW": "60s"}
+        with open(folder / "out", "wb") as out:
+            self.launcher = subprocess.Popen(
+                [find_binary(), "run", "--run-dir", str(self.run_dir), "--nproc-per-node", "2",
+                 "train.py"], cwd=folder, env=self.env, stdout=out, stderr=out)
+
+    def command(self, *words: str) -> str:
+        return subprocess.run([find_binary(), *words], cwd=self.folder, env=self.env,
+                              capture_output=True, text=True, check=False).stdout
+
+    def status(self) -> dict[str, Any]:
+        try:
+            return json.loads(self.command("status", "--json"))
+        except json.JSONDecodeError:
+            return {}
+
+    def rank_pid(self, rank: int) -> int | None:
+        for node in self.status().get("nodes", []):
+            for one in node["ranks"]:
+                if one["rank"] == rank and one["state"] == "stepping":
+                    return one["pid"]
+        return None
+
+    def link(self) -> str:
+        return self.command("open").strip()
+
+    def master_pid(self) -> int:
+        return json.loads((self.run_dir / "job.json").read_text())["master"]["pid"]
+
+
+def eventually(ask: Callable[[], Any], what: str) -> Any:
+    until = time.monotonic() + DEADLINE_S
+    while not (answer := ask()):
+        assert time.monotonic() < until, what
+        time.sleep(0.05)
+    return answer
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    # pytest's own folders are too long for a socket's path.
+    with tempfile.TemporaryDirectory(prefix="pl-web-") as runtime:
+        made = Live(tmp_path, runtime)
+        try:
+            eventually(lambda: made.rank_pid(1), "the job trains")
+            yield made
+        finally:
+            made.command("stop", "--force")
+            made.launcher.wait(DEADLINE_S)
+
+
+def shot(page: Page, name: str) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=SHOTS / f"live-{name}.png")
+    assert Axe().run(page).response["violations"] == []
+
+
+@pytest.fixture
+def page(browser: Browser) -> Iterator[Page]:
+    """Fails for an error of the script, and for what its policy forbids."""
+    context = browser.new_context(viewport=SCREEN)
+    complaints: list[str] = []
+    made = context.new_page()
+    made.set_default_timeout(PATIENT_MS)
+    expect.set_options(timeout=PATIENT_MS)
+    made.on("pageerror", lambda error: complaints.append(str(error)))
+    made.on("dialog", lambda dialog: complaints.append(dialog.message))
+    made.on("console", lambda message: complaints.append(message.text)
+            if "Content Security Policy" in message.text else None)
+    yield made
+    context.close()
+    expect.set_options(timeout=5000)
+    assert complaints == []
+
+
+def test_a_job_is_followed_from_training_to_its_end(live: Live, page: Page) -> None:
+    url = live.link()
+    page.goto(url)
+    expect(page.locator(".state")).to_have_text("running")
+    assert "code=" not in page.url
+    facts = page.locator("#facts").inner_text()
+    assert "step" in facts
+    expect(page.locator("#facts")).not_to_have_text(facts)  # it counts on
+    expect(page.locator("#open-incidents .none")).to_have_text("none")
+    shot(page, "training")
+    page.evaluate("window.isTheSame = true")
+
+    os.kill(eventually(lambda: live.rank_pid(1), "rank 1 trains"), signal.SIGKILL)
+    cause = page.locator("#open-incidents a", has_text="SIGKILL")
+    expect(cause).to_be_visible()
+    expect(page.locator("#facts")).to_contain_text("world 2 of 2 ranks")
+    expect(page.locator(".state")).to_have_text("running")
+    shot(page, "after-a-kill")
+    cause.click()
+    expect(page.locator("article").first).to_contain_text("killed by SIGKILL")
+    shot(page, "incident")
+
+    eventually(lambda: live.rank_pid(1), "rank 1 trains again")
+    (live.folder / "raise").touch()
+    expect(page.locator("article").first).to_contain_text("<img src=x onerror=alert(1)>")
+    assert page.locator("main img").count() == 0
+    text = page.locator("body").inner_text()
+    assert "\x1b" not in text and "\u202e" not in text
+    page.get_by_role("link", name="Overview").click()
+
+    # Without a master: the launcher stands still, so that no next one comes.
+    eventually(lambda: live.rank_pid(1), "rank 1 trains again")
+    live.launcher.send_signal(signal.SIGSTOP)
+    os.kill(live.master_pid(), signal.SIGKILL)
+    expect(page.locator("#link")).to_contain_text("The master is away: the data is")
+    expect(page.locator(".state")).to_have_text("master away")
+    shot(page, "master-away")
+    live.launcher.send_signal(signal.SIGCONT)
+    expect(page.locator("#link")).to_be_hidden()
+    expect(page.locator(".state")).to_have_text("running")
+    shot(page, "master-back")
+
+    (live.folder / "done").touch()
+    expect(page.locator(".state")).to_have_text("finished")
+    expect(page.locator("#link")).to_contain_text("The job has ended")
+    assert page.evaluate("window.isTheSame")  # never loaded again
+    shot(page, "finished")
+
+
+def test_a_used_link_says_how_to_get_a_new_one(live: Live, page: Page, browser: Browser) -> None:
+    url = live.link()
+    page.goto(url)
+    expect(page.locator(".state")).to_have_text("running")
+    page.reload()  # the session is the tab's
+    expect(page.locator(".state")).to_have_text("running")
+    other = browser.new_context(viewport=SCREEN).new_page()
+    other.goto(url)
+    expect(other.locator("#link")).to_contain_text("`paceline open` prints a new one")
+    shot(other, "used-link")
+    assert other.locator("#overview").count() == 0
+    other.context.close()
+
+
+def test_a_master_that_stands_still_is_told(live: Live, page: Page) -> None:
+    page.goto(live.link())
+    expect(page.locator(".state")).to_have_text("running")
+    master = live.master_pid()
+    os.kill(master, signal.SIGSTOP)
+    try:
+        expect(page.locator("#link")).to_contain_text("The master is away")
+        shot(page, "master-stopped")
+    finally:
+        os.kill(master, signal.SIGCONT)
+    expect(page.locator("#link")).to_be_hidden()
+    expect(page.locator(".state")).to_have_text("running")
