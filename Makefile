@@ -99,7 +99,7 @@ test-k8s: setup  ## jobs in the pods of a real Kubernetes, and its faults; needs
 test-gpu:  ## tests on an NVIDIA GPU, with the wheel that is installed
 	$(VENV)/python -m pytest -n 2 -rs tests/gpu tests/python/checkpoint/test_device_saves.py -k gpu
 
-test-web: venv wheel  ## the page of `paceline report` in a browser (needs Debian's chromium)
+test-web: venv wheel  ## the page of a job, as a file and live, in a browser (needs Debian's chromium)
 	PACELINE_WEB_TESTS=1 $(VENV)/python -m pytest -q tests/web
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
