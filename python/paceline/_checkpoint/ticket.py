@@ -15,10 +15,11 @@ class Owner(Protocol):
 
 
 class Ticket:
-    """One save. `ticket.wait("replicated")` returns when a second host has that step.
+    """One save. `ticket.wait("durable")` returns when storage has that step.
 
-    Levels: `"memory"` is reached at once, from a GPU when its bytes are hashed. `"replicated"`: a
-    second host has the step. `"durable"`: storage has it. A later save counts as well.
+    Levels: `"memory"` is reached at once, from a GPU when its bytes are hashed. `"replicated"`: as
+    many hosts have the step as `replicas=` requests. `"durable"`: storage has it. A later save
+    counts as well.
 
     `lost` says why this save is not kept; it is "" for a kept save, also after a later save has
     replaced it.
