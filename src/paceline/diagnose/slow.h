@@ -4,13 +4,14 @@
 //
 // In a world whose ranks work in step, every step takes equally long everywhere. What differs is
 // how it is spent: the slow rank works while the others wait. So ranks are compared by their busy
-// time (own work and data), window by window. A rank is named only if three things hold:
+// time (own work and data), window by window. A rank is named only if all of this holds:
 //
 //   - in 3 of the last 4 windows its busy time exceeds the median of its peers' by more than a
 //     tenth, by more than the noise of the measurements, and by more than the usual difference
 //     between ranks;
 //   - it waits less than its peers do, by at least half of that excess, because they wait for it;
-//   - fewer than half of the ranks are slow, or all ranks of one of two nodes.
+//   - fewer than half of the ranks are slow, or all ranks of one of two nodes;
+//   - it costs at least 2 % of the speed.
 //
 // Ranks that send point to point are not compared, because in a pipeline they have different work.
 

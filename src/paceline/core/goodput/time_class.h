@@ -27,7 +27,7 @@ inline constexpr size_t kTimeClasses = 11;
 
 struct TimeClassText {
   TimeClass time_class;
-  std::string_view name;   // in JSON and metrics
+  std::string_view name;   // in JSON
   std::string_view words;  // for people
   std::string_view hint;   // what the time was spent on
 };
