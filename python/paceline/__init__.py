@@ -6,7 +6,7 @@ A script needs none of these calls: torch's optimizer hook counts the steps. The
 
     pl.step(n, loss=loss.item())  # step n of the whole training is done
     pl.saved(n)  # the checkpoint of step n is complete
-    with pl.phase("eval"):  # a long evaluation is never judged to be a hang
+    with pl.phase("eval"):  # a long evaluation may be named, and is never restarted
         evaluate()
 
 Without a launcher every call does nothing.
