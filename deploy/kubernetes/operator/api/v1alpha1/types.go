@@ -117,7 +117,7 @@ type ElasticJobSpec struct {
 	// sets.
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=4096
-	// +kubebuilder:validation:XValidation:rule="self.all(f, !f.matches('^--(credentials|rdzv[-_]endpoint|local[-_]nodes|nnodes|spares|name|nproc[-_]per[-_]node|run[-_]dir|node[-_]name|incarnation|module|join|token[-_]file|tls)(=.*)?$|^-m'))",message="the operator sets --credentials, --rdzv-endpoint, --local-nodes, --nnodes, --spares, --name, --nproc-per-node, --run-dir, --node-name, --incarnation and --module; use spec.nodes, spec.spares, spec.nprocPerNode and spec.script"
+	// +kubebuilder:validation:XValidation:rule="self.all(f, !f.matches('^--(credentials|rdzv[-_]endpoint|local[-_]nodes|nnodes|spares|name|nproc[-_]per[-_]node|run[-_]dir|node[-_]name|incarnation|module|join|token[-_]file|tls)(=.*)?$|^-m'))",message="the operator sets --credentials, --rdzv-endpoint, --local-nodes, --nnodes, --spares, --name, --nproc-per-node, --run-dir, --node-name, --incarnation and --module, and its credentials stand for --join, --token-file and --tls; use spec.nodes, spec.spares, spec.nprocPerNode and spec.script"
 	// +listType=atomic
 	// +optional
 	Flags []string `json:"flags,omitempty"`
@@ -176,7 +176,7 @@ type ElasticJobStatus struct {
 	ShortMasters int32 `json:"shortMasters,omitempty"`
 	// +optional
 	Seen NodesSeen `json:"seen,omitempty"`
-	// One word for people, computed from the conditions. Programs read the conditions.
+	// One word for people, mostly what the master does. Programs read the conditions.
 	// +optional
 	State string `json:"state,omitempty"`
 	// Nodes in the world, of those wished for: "7/8".
