@@ -108,6 +108,9 @@ def test_a_job_that_runs_tells_all(failed_once: Job) -> None:
     assert (page["state"], page["is_live"]) == ("running", True)
     assert [one["cause"] for one in page["incidents"]] == [failures[0]["seq"]]
     assert "ValueError: bad batch" in page["incidents"][0]["text"]
+    kept = job.directory / "job.json"
+    assert ask(job, "report", "-o", str(kept)) == []
+    assert checked(kept.read_text())["state"] == "running"
     (listed,) = ask_host(job, "ps")
     assert [one["running"] for one in listed["jobs"]] == [True]
     (problem,) = ask(job, "wait", "--for", "step=1000000", "--timeout", "300ms", code=124)

@@ -52,8 +52,8 @@ const Command kCommands[] = {
      .handler = RunPs,
      .flags = {PsFlags()}},
     {.name = "why",
-     .summary = "explain the job's last incident, or an error code",
-     .usage = "[EVENT | PL-E012] [--evidence]",
+     .summary = "explain the job's last incident, an event by its NUMBER in `events`, or an error",
+     .usage = "[NUMBER | PL-E012] [--evidence]",
      .handler = RunWhy,
      .flags = {WhyFlags(), JobFlags()},
      .positionals_max = 1},
@@ -99,7 +99,8 @@ const Command kCommands[] = {
      .flags = {StopFlags(), JobFlags()}},
     {.name = "ckpt",
      .summary = "list, show, verify, compare, copy, remove, export, import and rescue checkpoints",
-     .usage = "ls|show|verify|rm DIR[/CHECKPOINT]|RUN_DIR | diff A B | copy FROM TO | "
+     .usage = "ls|show|verify DIR[/CHECKPOINT]|RUN_DIR | rm DIR/CHECKPOINT | diff A B | "
+              "copy FROM TO | "
               "export DIR OUT | import SOURCE DIR | rescue [JOB|RUN_DIR]",
      .handler = RunCkpt,
      .flags = {CkptFlags()},

@@ -368,12 +368,14 @@ std::string ErrorCodesMarkdown() {
       "| 2 | usage or settings |\n| 3 | control plane unreachable |\n| 4 | not authorised |\n"
       "| 5 | done, with findings (`doctor`, `ckpt verify`, `ckpt diff`, `clean`, `sim`); no "
       "parallel plan |\n"
-      "| 10 | stopped on notice with the state saved: requeue |\n"
+      "| 10 | stopped by Kubernetes' operator (suspended or deleted), with the state saved: the "
+      "next master goes on |\n"
       "| 11 | all done, but the last saved step is not in storage: `--resume` brings it there "
       "|\n"
       "| 92 | this node was taken out of the job, or another incarnation has its place |\n"
       "| 124 | `wait` timed out |\n"
-      "| 130, 143 | ended by SIGINT, SIGTERM |\n\n## Codes\n";
+      "| 130, 143 | ended by SIGINT, SIGTERM; systemd, Slurm and `paceline stop` send SIGTERM "
+      "|\n\n## Codes\n";
   for (const ErrorCode& row : kCodes) {
     page += "\n### " + std::string(row.code) + ": " + std::string(row.title) + "\n\n" +
             Wrap(row.text, 0, 100) + "\nExit code " + std::to_string(row.exit_code) + ".\n";

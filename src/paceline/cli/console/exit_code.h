@@ -14,7 +14,7 @@ enum ExitCode : int {
   kExitUnreachable = core::kExitUnreachable,  // the control plane does not answer
   kExitNotAuthorised = core::kExitNotAuthorised,
   kExitFindings = 5,                      // done, and something was found (as by doctor)
-  kExitStoppedSaved = 10,                 // stopped on a scheduler's notice, state saved: requeue
+  kExitStoppedSaved = 10,                 // stopped by the operator's notice, state saved
   kExitNotStored = core::kExitNotStored,  // all done, but the last saved step is in memory only
   kExitFenced = core::kExitFenced,        // this node has no place in the job any more
   kExitWaitTimedOut = 124,

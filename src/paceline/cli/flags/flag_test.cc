@@ -6,6 +6,7 @@
 #include <set>
 
 #include "paceline/base/prng.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/flags.h"
@@ -126,6 +127,22 @@ TEST(Flag, NoSpellingStandsTwice) {
         EXPECT_TRUE(seen.insert(spelling).second) << spelling;
       }
     }
+  }
+}
+
+// The first words of each line of flags, as `  -o, --out FILE`.
+TEST(Flag, HelpGivesEachSpellingOneMeaning) {
+  for (const Command& command : Commands()) {
+    std::set<std::string> seen;
+    for (const std::string& line : Split(HelpOf(command, {}), '\n')) {
+      if (!line.starts_with("  -")) continue;
+      for (const std::string& name : Split(line.substr(2, line.find("  ", 2) - 2), ',')) {
+        const std::string_view spelling = Trimmed(name).substr(0, Trimmed(name).find(' '));
+        if (!spelling.starts_with('-')) continue;  // a value such as KIND,…
+        EXPECT_TRUE(seen.insert(std::string(spelling)).second) << command.name << " " << spelling;
+      }
+    }
+    EXPECT_TRUE(seen.contains("--json")) << command.name;
   }
 }
 

@@ -53,15 +53,15 @@ See also: [exit codes and errors](../errors.md), [the settings behind the flags]
 This page is made by `paceline config docs flags`; a test compares them.
 )";
 
-constexpr std::string_view kTorchrun = R"(These are torchrun's flags of versions 2.8 to 2.15. They
-are read as torchrun reads them:
+constexpr std::string_view kTorchrun = R"(The second table has torchrun's flags, of versions 2.8 to
+2.15. They are read as torchrun reads them:
 
 - with dashes or underscores, as `--flag value` or `--flag=value`;
 - shortened as long as only one flag of torchrun begins that way;
 - with `PET_<NAME>` from the environment as the default.
 
-Everything after the script belongs to the script. Flags that have no effect here are accepted; one
-line on stderr names them.
+Everything after the script belongs to the script. paceline accepts a flag that has no effect here,
+and names it in one line on stderr.
 
 What differs from torchrun on purpose:
 
@@ -90,6 +90,8 @@ What differs from torchrun on purpose:
 - Ranks have no terminal. In a job with one rank, that rank reads what is piped into `paceline run`.
   Several ranks read `/dev/null`.
 
+torchrun's flags:
+
 )";
 
 constexpr std::string_view kStopping = R"(
@@ -115,9 +117,9 @@ constexpr std::string_view kWhichJob = R"(
 `--job` names it. Without `--job`, a command takes a job of the directory in which it is typed: one
 that was started there, or whose run directory this is.
 
-- `status`, `why`, `events`, `logs`, `wait`, `data` and `plan --show` take the newest job of this
-  directory, running or ended. If there is none, they take the only job that runs, else the newest
-  one of this host.
+- `status`, `why`, `events`, `goodput`, `report`, `logs`, `wait`, `data` and `plan --show` take the
+  newest job of this directory, running or ended. If there is none, they take the only job that
+  runs, else the newest one of this host.
 - `attach` and `stacks` do the same, but a running job goes before newer ones that have ended.
 - `stop` and `ckpt rescue` take only a job of this directory, the running one first.
 

@@ -1,5 +1,7 @@
 // `paceline report`: the job as one HTML file, to mail or to keep.
 
+#include "paceline/cli/page/report.h"
+
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
@@ -16,11 +18,11 @@ namespace paceline::cli {
 namespace {
 
 constexpr Flag kReportFlags[] = {
-    {.dest = "output",
-     .spellings = {"--output", "-o"},
-     .default_text = "job.html",
+    {.dest = "file",
+     .spellings = {"-o", "--out"},
      .metavar = "FILE",
-     .help = "the file to write; - is standard output"},
+     .help = "the file to write, job.html by default; - is standard output. With --json the file "
+             "gets the data, by default on standard output"},
 };
 
 Problem NotWritten(const std::string& path, const absl::Status& status) {
@@ -62,20 +64,26 @@ int RunReport(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   const auto data = DataOfJob(*place);
   if (!data.ok()) return out.Fail(data.problem());
-  if (out.is_json()) {
-    out.DataLine(PrintJson(*data));
-    return kExitDone;
-  }
-  const std::string page = PageDocument("paceline: " + place->id, PrintJson(*data));
-  const std::string path = invocation.line.Text("output", "job.html");
+  const std::string json = PrintJson(*data);
+  return KeepReport(out.is_json() ? json + "\n" : PageDocument("paceline: " + place->id, json),
+                    invocation);
+}
+
+std::string ReportFile(const Invocation& invocation) {
+  return invocation.line.Text("file", invocation.out.is_json() ? "-" : "job.html");
+}
+
+int KeepReport(const std::string& text, Invocation& invocation) {
+  Output& out = invocation.out;
+  const std::string path = ReportFile(invocation);
   if (path == "-") {
-    out.Data(page);
+    out.Data(text);
     return kExitDone;
   }
-  const absl::Status written = ReplaceFile(path, page, 0644);
+  const absl::Status written = ReplaceFile(path, text, 0644);
   if (!written.ok()) return out.Fail(NotWritten(path, written));
-  out.Say(Concat("wrote ", Visible(path), " (", page.size() / 1024 + 1, " KiB); it opens in any ",
-                 "browser, without a network"));
+  out.Say(Concat("wrote ", Visible(path), " (", text.size() / 1024 + 1, " KiB)",
+                 out.is_json() ? "" : "; it opens in any browser, without a network"));
   return kExitDone;
 }
 

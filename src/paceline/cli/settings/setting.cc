@@ -185,7 +185,8 @@ constexpr PlainRow kPlain[] = {
     {.key = "hang.act_after",
      .kind = FlagKind::kDuration,
      .help = "when an absent rank is restarted; replaces each time of the last column in "
-             "docs/guides/hangs.md, but not \"at once\" or \"never\"",
+             "docs/guides/hangs.md, but not \"at once\", \"never\" or a time after an exception; "
+             "the time of an unknown phase is never made shorter",
      .zero_allowed = false},
     {.key = "output.color",
      .kind = kChoice,
@@ -218,7 +219,8 @@ constexpr TimerRow kTimers[] = {
     {"timers.reattach_window", &Timers::reattach_window, true,
      "how long a new master waits for the nodes of the running world, and a spare that it needs"},
     {"timers.join_window", &Timers::join_window, true,
-     "once the minimum of nodes is there, how long the first world waits for more"},
+     "once the minimum of nodes is there, how long the first world waits for more; also how long a "
+     "node that was lost waits before the world grows by it, doubled each time"},
     {"timers.shrink_after", &Timers::shrink_after, true,
      "how long a world with too few nodes waits for one before it shrinks"},
     {"timers.start_timeout", &Timers::start_timeout, false,

@@ -31,7 +31,8 @@ constexpr Flag kEventsFlags[] = {
      .spellings = {"--kind"},
      .kind = FlagKind::kList,
      .metavar = "KIND,…",
-     .help = "only these kinds, such as rank_failed,recovery_decided"},
+     .help = "only these kinds, such as rank_failed,recovery_decided; an unknown kind is answered "
+             "by the list"},
     {.dest = "follow",
      .spellings = {"-f", "--follow"},
      .kind = FlagKind::kSwitch,

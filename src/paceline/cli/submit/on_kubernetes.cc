@@ -1,10 +1,13 @@
 // Commands with `--on kubernetes/NAMESPACE/JOB`. Most of them run in the pod of the job's master.
 // `wait` watches the ElasticJob, `logs` reads the pods, and of a job that has ended `status`, `why`
-// and `events` show what its status keeps.
+// and `events` show what its status keeps. The page of `report` is made in the pod and written
+// here.
 
 #include <poll.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <utility>
 
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/base/json.h"
@@ -13,6 +16,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/wait.h"
+#include "paceline/cli/page/report.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/cli/submit/elastic_job.h"
 #include "paceline/cli/submit/kubectl.h"
@@ -114,6 +118,17 @@ Check CheckMasterPod(const OnPlace& place, const ElasticJobSeen& job, const std:
                  .fix = "ask for the right `create pods/exec` in the namespace"};
 }
 
+// The page is made in the pod and written here. `line` runs `paceline report` there.
+int BringReport(std::vector<std::string> line, Invocation& invocation) {
+  line.insert(line.end(), {"--out", "-"});
+  const auto report = RunTool(line, "", invocation.environment);
+  if (!report.ok()) return invocation.out.Fail(report.problem());
+  if (report->exit_code == 0) return KeepReport(report->out, invocation);
+  std::fputs(report->out.c_str(), stdout);
+  std::fputs(report->err.c_str(), stderr);
+  return report->exit_code;
+}
+
 }  // namespace
 
 int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
@@ -140,6 +155,9 @@ int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
   line.insert(line.end(), {"--", "paceline"});
   line.insert(line.end(), words.begin(), words.end());
   line.insert(line.end(), {"--job", std::string(kRunDirInPod)});
+  if (command == "report" && ReportFile(invocation) != "-") {
+    return BringReport(std::move(line), invocation);
+  }
   return out.Fail(BecomeTool(line, invocation.environment));
 }
 

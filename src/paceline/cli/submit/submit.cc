@@ -70,7 +70,8 @@ constexpr Flag kSubmitFlags[] = {
     {.dest = "name",
      .spellings = {"--name"},
      .metavar = "NAME",
-     .help = "name of the job; the script's by default"},
+     .help = "name of the job, at most 40 of a-z, 0-9 and -, with a letter in front; the script's "
+             "by default"},
     {.dest = "ttl",
      .spellings = {"--ttl"},
      .kind = kDuration,
