@@ -104,6 +104,8 @@ void Output::Write(FILE* stream, std::string_view text) {
 
 void Output::Data(std::string_view text) { Write(out_, text); }
 
+void Output::FileBytes(std::string_view bytes) { std::fwrite(bytes.data(), 1, bytes.size(), out_); }
+
 void Output::DataLine(std::string_view text) {
   Write(out_, text);
   Write(out_, "\n");

@@ -52,8 +52,9 @@ class Output {
   }
   size_t width() const { return options_.format == Format::kWide ? 0 : options_.width; }
 
-  void Data(std::string_view text);  // stdout, as it is
+  void Data(std::string_view text);  // stdout, with signs that the locale has
   void DataLine(std::string_view text);
+  void FileBytes(std::string_view bytes);  // stdout, as they are: what would be a file's content
   bool Flush();                            // stdout; returns false if the reader has closed its end
   void Say(std::string_view sentence);     // stderr, unless --quiet
   void Detail(std::string_view sentence);  // stderr, with --verbose

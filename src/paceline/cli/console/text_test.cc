@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <set>
 
 #include "paceline/cli/console/error.h"
@@ -118,6 +119,23 @@ TEST(Error, CodesAreOrderedUniqueAndFound) {
 TEST(Text, LinesOfATracebackStayAndEscapesAreShown) {
   EXPECT_EQ(VisibleLines("a\x1b[2J\n  b\n"), "a\\x1b[2J\n  b");
   EXPECT_EQ(VisibleLines("a\n\nb"), "a\n\nb");
+}
+
+// The policy of a page has the hash of its script. So a sign that was replaced would stop the
+// script.
+TEST(OutputTest, AFileOnStandardOutputKeepsItsBytes) {
+  FILE* out = std::tmpfile();
+  ASSERT_NE(out, nullptr);
+  OutputOptions options;
+  options.utf8 = false;
+  Output output(options, out, out);
+  output.FileBytes("a · b\n");
+  output.Data("a · b\n");
+  std::rewind(out);
+  std::string read(64, '\0');
+  read.resize(std::fread(read.data(), 1, read.size(), out));
+  std::fclose(out);
+  EXPECT_EQ(read, "a · b\na - b\n");
 }
 
 }  // namespace

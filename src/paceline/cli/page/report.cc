@@ -77,7 +77,7 @@ int KeepReport(const std::string& text, Invocation& invocation) {
   Output& out = invocation.out;
   const std::string path = ReportFile(invocation);
   if (path == "-") {
-    out.Data(text);
+    out.FileBytes(text);
     return kExitDone;
   }
   const absl::Status written = ReplaceFile(path, text, 0644);
