@@ -33,7 +33,7 @@ class Listener {
   struct Hooks {
     std::function<void(Connection)> take;
     std::function<void()> make_room;
-    std::function<bool()> look;
+    std::function<bool()> look = [] { return false; };
   };
   void Start(Hooks hooks);
 
