@@ -99,9 +99,7 @@ UnprovenConnections::Bounds UnprovenConnections::BoundsFor(std::string_view list
   constexpr uint32_t kPerHost = 1024;
   all = std::max(all, kPerHost);  // a small server also needs places for handshakes
   all = static_cast<uint32_t>(std::min<uint64_t>(all, descriptors / 2));
-  const uint32_t per_host = asked > 0                   ? asked
-                            : IsLoopbackAddress(listen) ? all
-                                                        : kPerHost;
+  const uint32_t per_host = asked > 0 ? asked : IsLoopbackAddress(listen) ? all : kPerHost;
   return {.per_host = std::min(per_host, all), .in_all = all};
 }
 

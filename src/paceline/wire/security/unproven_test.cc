@@ -106,7 +106,8 @@ Accepted AcceptOne(const std::string& peer) {
   EXPECT_EQ(bind(listening.get(), name, size), 0);
   EXPECT_EQ(listen(listening.get(), 1), 0);
   EXPECT_EQ(getsockname(listening.get(), name, &size), 0);
-  Accepted accepted{.here = Fd(), .there = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
+  Accepted accepted{.here = Fd(),
+                    .there = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)),
                     .told = From(peer)};
   EXPECT_EQ(connect(accepted.there.get(), name, size), 0);
   accepted.here = Fd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));

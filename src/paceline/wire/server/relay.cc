@@ -207,9 +207,9 @@ class Relay::Service final : public grpc::CallbackGenericService {
   explicit Service(RelayOptions options)
       : options_(std::move(options)),
         serving_(ServingAs(options_.credentials)),
-        guard_(serving_, UnprovenConnections::BoundsFor(
-                             options_.listen, options_.unproven_per_peer_max, options_.calls_max,
-                             DescriptorLimit())),
+        guard_(serving_,
+               UnprovenConnections::BoundsFor(options_.listen, options_.unproven_per_peer_max,
+                                              options_.calls_max, DescriptorLimit())),
         stub_(Dial(options_.master, options_.credentials)) {}
 
   absl::Status Start() {
