@@ -29,7 +29,7 @@ def test_a_job_that_ends_well(job: Job) -> None:
     ("raise", "ValueError: bad batch"),
     ("kill", "SIGKILL"),
     ("segv", "SIGSEGV"),
-    ("exit:137", "status 137"),
+    ("exit:137", "exited with code 137"),
 ])
 def test_a_failed_rank_is_restarted(job: Job, how: str, words: str) -> None:
     job.be_patient().start_steps(TWO, "--fail", f"1:10:{how}", steps=40)
