@@ -172,8 +172,7 @@ struct GoodputLedger::Visitor {
       if (reached > 0) ledger.former_ = {.reached = reached, .training = {}};
     }
     ledger.step_max_ = std::max(ledger.step_max_, fact.step);
-    ledger.nodes_.clear();
-    ledger.CloseIncident();
+    ledger.CloseIncident();  // the nodes stay: if the job is resumed, they do not join anew
     ledger.Enter(TimeClass::kStopping);
     ledger.is_over_ = true;
   }

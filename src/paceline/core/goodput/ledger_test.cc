@@ -337,6 +337,19 @@ TEST_F(GoodputLedgerTest, TheTimeBetweenAnEndAndItsResumptionDoesNotCount) {
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
 }
 
+TEST_F(GoodputLedgerTest, TheNodesOfAnEndDoNotJoinAnewForItsResumption) {
+  Train();
+  Fold(20, JobFinished{.step = 20});
+  Fold(900, JobResumed{});
+  Form(902, {1, 2});
+  Fold(904, WorldRunning{.step = 21, .began_at = 20});
+  Fold(904, ProgressMade{.step = 21});
+  const GoodputReport report = Report(914);
+  EXPECT_DOUBLE_EQ(report.allocated(), 2 * 1 + 4 * 18 + 4 * 14);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kRestart), 4 * 2);
+}
+
 // TimeClassTexts() has one entry for each TimeClass, in the order of the enum.
 TEST(TimeClassTexts, NameEveryClassOnce) {
   for (size_t i = 0; i < kTimeClasses; ++i) {

@@ -29,9 +29,9 @@ struct Timeline::Visitor {
     timeline.nodes_[fact.node] = {.lane = it->second};
     timeline.Begin(fact.node, at, false);
   }
-  void operator()(const NodeLost& fact) const { timeline.End(fact.node, at); }
-  void operator()(const NodeLeft& fact) const { timeline.End(fact.node, at); }
-  void operator()(const NodeEvicted& fact) const { timeline.End(fact.node, at); }
+  void operator()(const NodeLost& fact) const { timeline.Leave(fact.node, at); }
+  void operator()(const NodeLeft& fact) const { timeline.Leave(fact.node, at); }
+  void operator()(const NodeEvicted& fact) const { timeline.Leave(fact.node, at); }
   void operator()(const WorldFormed& fact) const {
     for (const auto& [id, node] : timeline.nodes_) {
       if (node.is_open) timeline.Begin(id, at, fact.world.SeatOf(id) >= 0);
@@ -39,6 +39,10 @@ struct Timeline::Visitor {
   }
   void operator()(const JobFinished&) const {
     for (const auto& [id, node] : timeline.nodes_) timeline.End(id, at);
+  }
+  // The nodes of the end are there again without joining.
+  void operator()(const JobResumed&) const {
+    for (const auto& [id, node] : timeline.nodes_) timeline.Begin(id, at, false);
   }
   template <typename Fact>
   void operator()(const Fact&) const {}
@@ -94,6 +98,11 @@ void Timeline::End(NodeId node, Instant at) {
   const auto it = nodes_.find(node);
   if (it == nodes_.end() || !std::exchange(it->second.is_open, false)) return;
   lanes_[it->second.lane].parts.back().until = at;
+}
+
+void Timeline::Leave(NodeId node, Instant at) {
+  End(node, at);
+  nodes_.erase(node);
 }
 
 Timeline::Picture Timeline::Last(Duration length, Instant now) const {

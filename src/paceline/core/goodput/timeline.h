@@ -55,6 +55,7 @@ class Timeline {
   void Repaint(const GoodputLedger::Moved& moved);
   void Begin(NodeId node, Instant at, bool is_seated);
   void End(NodeId node, Instant at);
+  void Leave(NodeId node, Instant at);
 
   GoodputLedger ledger_;
   std::vector<TimelineStretch> stretches_;

@@ -67,5 +67,24 @@ TEST_F(TimelineTest, EndsWithTheJob) {
   EXPECT_EQ(picture.until, SecondOf(110));
 }
 
+TEST_F(TimelineTest, GoesOnWithTheNodesOfAResumedJob) {
+  Fold(100, NodeJoined{.node = NodeId(1), .name = "a", .slots = 2});
+  Fold(100, NodeJoined{.node = NodeId(2), .name = "b", .slots = 2});
+  Form(100, {1, 2});
+  Fold(101, WorldRunning{.step = 1});
+  Fold(105, NodeLost{.node = NodeId(2), .name = "b"});
+  Fold(110, JobFinished{});
+  Fold(130, JobResumed{});
+  Form(131, {1});
+  const Timeline::Picture picture = timeline_.Last(Duration::Seconds(60), SecondOf(140));
+  ASSERT_EQ(picture.lanes.size(), 2u);
+  const auto& parts = picture.lanes[0].parts;
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(parts[0].until, SecondOf(110));
+  EXPECT_EQ(parts[1].from, SecondOf(130));
+  EXPECT_TRUE(parts[2].is_seated);
+  EXPECT_EQ(picture.lanes[1].parts.back().until, SecondOf(105));
+}
+
 }  // namespace
 }  // namespace paceline::core
