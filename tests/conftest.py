@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -113,8 +115,12 @@ LONG_TESTS = {
 def pytest_configure() -> None:
     """Starters learn lists of imports: into the checkout, and not into the user's cache.
 
-    tests/k8s/binaries/programs.py still finds the user's.
+    tests/k8s/binaries/programs.py still finds the user's. A shell that runs the tests in the
+    background may ignore SIGINT, and each command that a test starts would, too.
     """
+    is_main = threading.current_thread() is threading.main_thread()
+    if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     os.environ.setdefault("PACELINE_USER_CACHE", user_cache)
     os.environ["XDG_CACHE_HOME"] = str(CACHE)
