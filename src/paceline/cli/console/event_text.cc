@@ -15,16 +15,22 @@ std::vector<std::string_view> NamesOf(std::index_sequence<kIndex...>) {
   return {core::FactName(core::Fact(std::in_place_index<kIndex>))...};
 }
 
-}  // namespace
-
-std::string TimeOfDay(int64_t time_ns) {
+std::string LocalTime(int64_t time_ns, const char* format) {
   const std::time_t seconds = time_ns / 1'000'000'000;
   std::tm local{};
   localtime_r(&seconds, &local);
-  char text[16];
-  std::strftime(text, sizeof(text), "%H:%M:%S", &local);
-  return std::string(text) + "." + std::to_string(time_ns / 100'000'000 % 10);
+  char text[32];
+  std::strftime(text, sizeof(text), format, &local);
+  return text;
 }
+
+}  // namespace
+
+std::string TimeOfDay(int64_t time_ns) {
+  return LocalTime(time_ns, "%H:%M:%S") + "." + std::to_string(time_ns / 100'000'000 % 10);
+}
+
+std::string DateAndTime(int64_t time_ns) { return LocalTime(time_ns, "%Y-%m-%d %H:%M"); }
 
 std::vector<std::string_view> EventKinds() {
   return NamesOf(std::make_index_sequence<std::variant_size_v<core::Fact>>());

@@ -32,6 +32,8 @@ class ReasonTold {
 
 // "14:02:11.0", in local time.
 std::string TimeOfDay(int64_t time_ns);
+// "2026-11-28 14:02", in local time.
+std::string DateAndTime(int64_t time_ns);
 
 // "" without a detail of that name.
 std::string DetailOf(const wire::JobEvent& event, const std::string& name);

@@ -180,7 +180,7 @@ TEST(Flag, RandomWordsNeverCrash) {
   }
 }
 
-// A variable of the shell that is not set makes an empty word. torchrun takes it as no value.
+// `--name "$UNSET"` gives a flag the empty word as its value. torchrun ignores such a flag.
 TEST(Flag, AnEmptyValueIsRefusedByEachOfOurFlags) {
   size_t count = 0;
   for (const Command& command : Commands()) {

@@ -82,7 +82,7 @@ Problem NoJobHere(const Places& running, const std::string& directory) {
                  .fix = running.empty() ? kNothingRuns : kNameOne};
 }
 
-// For a command that changes a job: `asked` is only the begin of the ids of `begun`.
+// Refuses `asked` for a command that changes a job: the ids of the jobs `begun` only begin with it.
 Problem NotWhole(const Places& begun, const std::string& asked) {
   return Problem{.code = "PL-E024",
                  .what = Concat("no job has the id or name ", Visible(asked)),

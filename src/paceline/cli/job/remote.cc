@@ -58,7 +58,7 @@ Problem MasterIsAway(const JobPlace& place) {
                        "the same `paceline run …` on the hosts that are left, with another "
                        "--run-dir; its Checkpointer goes on from this step"};
   }
-  // Beside a launcher that still runs there, a `paceline run --resume` would be refused.
+  // If the launcher on the master's host still runs, `paceline run --resume` is refused there.
   std::string fix =
       "`paceline status` on the master's host; if nothing runs there any more, paceline run "
       "--resume there";

@@ -1,25 +1,15 @@
 #include "paceline/cli/run/earlier_runs.h"
 
 #include <algorithm>
-#include <ctime>
 
 #include "paceline/base/text.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
 namespace {
 
 constexpr size_t kEndMax = 200;
-
-// "2026-11-28 14:02", in local time.
-std::string DateAndTime(int64_t time_ns) {
-  const std::time_t seconds = time_ns / 1'000'000'000;
-  std::tm local{};
-  localtime_r(&seconds, &local);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%d %H:%M", &local);
-  return text;
-}
 
 }  // namespace
 

@@ -26,7 +26,7 @@ std::string Percent(double share) {
 
 std::string StepText(int64_t step) { return step < 0 ? "-" : std::to_string(step); }
 
-// Told from the journal, because no master answers.
+// True if the status was read from the journal, because no master answered.
 bool IsFromJournal(const wire::JobStatus& status) {
   return status.phase != "finished" && status.master_pid == 0;
 }

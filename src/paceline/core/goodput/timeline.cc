@@ -40,7 +40,7 @@ struct Timeline::Visitor {
   void operator()(const JobFinished&) const {
     for (const auto& [id, node] : timeline.nodes_) timeline.End(id, at);
   }
-  // The nodes of the end are there again without joining.
+  // The nodes of the job's end take part again, and no NodeJoined is recorded for them.
   void operator()(const JobResumed&) const {
     for (const auto& [id, node] : timeline.nodes_) timeline.Begin(id, at, false);
   }
