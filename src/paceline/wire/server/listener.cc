@@ -11,7 +11,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
@@ -21,7 +20,7 @@
 namespace paceline::wire {
 namespace {
 
-constexpr auto kLookEvery = std::chrono::milliseconds(100);
+constexpr int kLookMilliseconds = 100;
 constexpr int kPauseMilliseconds = 10;  // pause before accepting again without a free descriptor
 
 int PortOf(const sockaddr_storage& address) {
@@ -133,18 +132,10 @@ Listener::~Listener() {
 void Listener::Run() {
   std::vector<pollfd> waits = {{.fd = stop_.get(), .events = POLLIN, .revents = 0}};
   for (const Fd& fd : sockets_) waits.push_back({.fd = fd.get(), .events = POLLIN, .revents = 0});
-  using Clock = std::chrono::steady_clock;
-  bool is_looking = false;
-  Clock::time_point look_at;
   for (;;) {
-    if (is_looking && Clock::now() >= look_at) {
-      is_looking = hooks_.look();
-      look_at = Clock::now() + kLookEvery;
-    }
-    const int patience = is_looking ? static_cast<int>(kLookEvery.count()) : -1;
+    const int patience = hooks_.look() ? kLookMilliseconds : -1;
     if (poll(waits.data(), waits.size(), patience) < 0 && errno != EINTR) return;
     if (waits.front().revents != 0) return;
-    is_looking = true;
     for (size_t i = 1; i < waits.size(); ++i) {
       if (waits[i].revents != 0) AcceptAll(waits[i].fd);
     }

@@ -28,8 +28,8 @@ class Listener {
   int port() const { return port_; }
 
   // Called once. The hooks run on the listener's thread. `take` owns the descriptor; `make_room`
-  // is called if the process has no free descriptor for the next connection. `look` is called after
-  // connections came, and then every 100 ms while it returns true; never more often.
+  // is called if the process has no free descriptor for the next connection. `look` is called every
+  // 100 ms while it returns true, and after each connection.
   struct Hooks {
     std::function<void(Connection)> take;
     std::function<void()> make_room;
