@@ -280,6 +280,7 @@ def train_through_a_relay(hosts: list[Host]) -> None:
 def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
     """A relay that dies is no lost node for the job's other hosts for long."""
     first, second, third = hosts
+    first.job.be_patient()
     train_through_a_relay(hosts)
     assert first.job.card["relay"] == "" and third.job.card["relay"] == ""
     assert second.job.card["relay"] == f"{second.name}:29401"
@@ -291,6 +292,25 @@ def test_a_host_joins_and_trains_through_a_relay(hosts: list[Host]) -> None:
                "host1 has a new agent, and with it a new relay", job=first.job)
     until_training(first, 3, beyond=before + 10)
     assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
+    assert [host.job.wait() for host in hosts] == [143, 143, 143], third.job.stderr
+
+
+def test_a_relay_stays_for_a_host_that_is_between_two_calls(hosts: list[Host]) -> None:
+    """The agent of host2 lost its stream with the relay, and comes back after the stop."""
+    first, second, third = hosts
+    first.job.be_patient()
+    train_through_a_relay(hosts)
+    rank = until_training(first, 3)[second.name]["pid"]
+    slow = third.job.agent_pid(third.name)
+    agent = second.job.agent_pid(second.name)
+    os.kill(slow, signal.SIGSTOP)
+    os.kill(agent, signal.SIGKILL)
+    eventually(lambda: (first.job.node(second.name) or {}).get("agent_pid") not in (agent, None),
+               "host1 has a new agent, and with it a new relay", job=first.job)
+    assert first.command("stop", "--job", str(first.job.run_dir)).returncode == 0
+    eventually(lambda: not Path(f"/proc/{rank}").exists(), "the relay's host has ended its rank")
+    time.sleep(1)  # a relay that did not wait would have gone
+    os.kill(slow, signal.SIGCONT)
     assert [host.job.wait() for host in hosts] == [143, 143, 143], third.job.stderr
 
 

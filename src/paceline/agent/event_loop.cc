@@ -493,7 +493,7 @@ absl::StatusOr<int> RunAgent(const AgentOptions& options) {
   AgentLoop loop(std::move(setup), std::move(reactor), std::move(page));
   RETURN_IF_ERROR(loop.Begin());
   const int exit_code = loop.Run();
-  if (relay != nullptr && loop.is_job_over()) relay->WaitUntilIdle();
+  if (relay != nullptr && loop.is_job_over()) relay->WaitUntilMasterHasGone();
   return exit_code;
 }
 

@@ -35,6 +35,7 @@ std::shared_ptr<grpc::Channel> Dial(const std::string& address, const Credential
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, is_relay ? 1500 : 5000);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, is_relay ? 1000 : 3000);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);  // for a relay without callers
   arguments.SetMaxReceiveMessageSize(kReplyBytesMax);
   if (!credentials.is_tls()) {
     return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);

@@ -210,7 +210,8 @@ class Relay::Service final : public grpc::CallbackGenericService {
         guard_(serving_,
                UnprovenConnections::BoundsFor(options_.listen, options_.unproven_per_peer_max,
                                               options_.calls_max, DescriptorLimit())),
-        stub_(Dial(options_.master, options_.credentials)) {}
+        to_master_(Dial(options_.master, options_.credentials)),
+        stub_(to_master_) {}
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(const auto builder, BeginServer(serving_));
@@ -221,7 +222,14 @@ class Relay::Service final : public grpc::CallbackGenericService {
   }
 
   int port() const { return server_->port(); }
-  void WaitUntilIdle() { calls_->WaitUntilNoneIsOpen(); }
+  void WaitUntilMasterHasGone() {
+    for (;;) {
+      calls_->WaitUntilNoneIsOpen();
+      const grpc_connectivity_state state = to_master_->GetState(/*try_to_connect=*/true);
+      if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return;
+      to_master_->WaitForStateChange(state, std::chrono::system_clock::time_point::max());
+    }
+  }
 
  private:
   grpc::ServerGenericBidiReactor* CreateReactor(
@@ -241,6 +249,7 @@ class Relay::Service final : public grpc::CallbackGenericService {
   const RelayOptions options_;
   const ServerCredentials serving_;
   const Guard guard_;
+  const std::shared_ptr<grpc::Channel> to_master_;  // owners: this, stub_
   grpc::GenericStub stub_;
   // Owners: this, each call.
   const std::shared_ptr<CallCount> calls_ = std::make_shared<CallCount>();
@@ -256,7 +265,7 @@ absl::StatusOr<std::unique_ptr<Relay>> Relay::Start(RelayOptions options) {
   return std::unique_ptr<Relay>(new Relay(std::move(service)));
 }
 
-void Relay::WaitUntilIdle() { service_->WaitUntilIdle(); }
+void Relay::WaitUntilMasterHasGone() { service_->WaitUntilMasterHasGone(); }
 
 uint32_t Relay::port() const { return static_cast<uint32_t>(service_->port()); }
 

@@ -4,7 +4,8 @@
 // for one socket each at the master. All calls of a relay share one connection to the master: for
 // gRPC a connection costs far more than a call (ADR 7).
 //
-// At the end of a job it stays until its callers know of the end: they may have no other route.
+// At the end of a job it stays until the master has gone. Hosts that have no other route may be
+// between two calls at that moment, and the master waits for them.
 //
 // A relay requires the same token and certificates as the master, and tells the master in a header
 // which nodes the caller's certificate names. It has no state: if it dies, its calls break and
@@ -42,9 +43,10 @@ class Relay {
   Relay& operator=(const Relay&) = delete;
 
   uint32_t port() const;
-  // Returns when no call is open between a caller and the master. At the end of a job each caller
-  // closes its calls when it has heard of the end, and the master breaks the others as it exits.
-  void WaitUntilIdle();
+  // Returns when no call is open between a caller and the master, and the master does not accept
+  // connections any more. A master that ends its job exits when each caller has heard of the end,
+  // or has been away for too long.
+  void WaitUntilMasterHasGone();
 
  private:
   class Service;

@@ -176,22 +176,22 @@ TEST_F(RelayTest, ARelayWithoutAMasterGivesItsCallersBack) {
   EXPECT_TRUE(RegisterOnce(agent.get(), &agent_heard));
 }
 
-TEST_F(RelayTest, WaitsUntilItsCallersHaveClosedTheirCalls) {
+TEST_F(RelayTest, StaysForCallersThatComeBackUntilTheMasterHasGone) {
   Serve();
   const auto relay = MakeRelay({});
-  relay->WaitUntilIdle();  // no call yet
-  Heard<AgentStreamEvent> agent_heard;
-  auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
-  ASSERT_TRUE(agent_heard.Next<StreamOpened>());
-  std::atomic<bool> is_idle = false;
+  std::atomic<bool> has_gone = false;
   std::thread leaver([&] {
-    relay->WaitUntilIdle();
-    is_idle = true;
+    relay->WaitUntilMasterHasGone();
+    has_gone = true;
   });
-  ASSERT_TRUE(agent->Send(Register{TestReport("node0")}));
-  EXPECT_TRUE(heard_.Next<AgentSaid>()) << "its calls still pass";
-  EXPECT_FALSE(is_idle);
-  agent.reset();
+  Heard<AgentStreamEvent> agent_heard;
+  // No call is open before the first agent, and between the two.
+  for (int i = 0; i < 2; ++i) {
+    auto agent = AgentBehind({AddressOf(*relay)}, &agent_heard, kNowhere);
+    EXPECT_TRUE(RegisterOnce(agent.get(), &agent_heard));
+    EXPECT_FALSE(has_gone);
+  }
+  server_.reset();
   leaver.join();
 }
 
