@@ -22,6 +22,13 @@ struct ExitCause {
     kNotStarted,  // it was not spawned; headline says why
     kHung         // it lives but hangs; headline says how
   };
+  // What its class says of a failure. kNone: no class matched, or an agent that knew no classes.
+  enum class Role {
+    kNone,
+    kCause,    // something broke here
+    kCascade,  // another rank or host broke first
+    kAdvice    // a hint of a library that says nothing of the cause
+  };
   Kind kind = Kind::kUnknown;
   int code = 0;
   bool cgroup_oom = false;  // the kernel reported it; exit 137 alone does not count as OOM
@@ -33,6 +40,8 @@ struct ExitCause {
   bool is_repeatable = false;
   std::string fingerprint;  // equal for equal failures, e.g. "ValueError@train.py:31"
   std::string headline;     // one line for people, e.g. "ValueError: bad batch (train.py:31)"
+  std::string cause_class;  // of logclass, e.g. "cuda_oom"; "": none matched
+  Role role = Role::kNone;
   bool is_success() const { return kind == Kind::kExited && code == 0; }
   bool operator==(const ExitCause&) const = default;
 };

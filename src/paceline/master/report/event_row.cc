@@ -23,6 +23,16 @@ std::string_view KindName(ExitCause::Kind kind) {
   return "unknown";
 }
 
+std::string_view RoleName(ExitCause::Role role) {
+  switch (role) {
+    case ExitCause::Role::kNone: return "";
+    case ExitCause::Role::kCause: return "cause";
+    case ExitCause::Role::kCascade: return "cascade";
+    case ExitCause::Role::kAdvice: return "advice";
+  }
+  return "";
+}
+
 // Adds the details of a kind of fact to its sentence.
 struct Filler {
   JobEvent& event;
@@ -95,6 +105,10 @@ struct Filler {
     Detail("step_count", std::to_string(fact.step_count));
     Detail("cgroup_oom", YesNo(fact.cause.cgroup_oom));
     Detail("died_ms", std::to_string(fact.died_for.milliseconds()));
+    if (fact.cause.role != ExitCause::Role::kNone) {
+      Detail("class", fact.cause.cause_class);
+      Detail("role", std::string(RoleName(fact.cause.role)));
+    }
     if (!fact.cause.headline.empty()) Detail("headline", fact.cause.headline);
     if (!fact.cause.fingerprint.empty()) Detail("fingerprint", fact.cause.fingerprint);
   }

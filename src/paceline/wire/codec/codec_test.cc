@@ -46,7 +46,9 @@ class Draw {
             .is_final = Flag(),
             .is_repeatable = Flag(),
             .fingerprint = Text(),
-            .headline = Text()};
+            .headline = Text(),
+            .cause_class = Text(),
+            .role = Enum(ExitCause::Role::kAdvice)};
   }
   RankReport Report() {
     RankReport rank{.generation = Generation(Big()),

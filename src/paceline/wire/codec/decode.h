@@ -59,6 +59,13 @@ absl::Status Shifted(int from, std::string_view field, E last, E* to) {
 inline absl::Status Decode(pb::ExitCause::Kind from, std::string_view field, ExitCause::Kind* to) {
   return Shifted(from, field, ExitCause::Kind::kHung, to);
 }
+inline absl::Status Decode(pb::ExitCause::Role from, std::string_view field, ExitCause::Role* to) {
+  if (from < 0 || from > static_cast<int>(ExitCause::Role::kAdvice)) {
+    return Invalid(field, "is unknown");
+  }
+  *to = static_cast<ExitCause::Role>(from);
+  return absl::OkStatus();
+}
 inline absl::Status Decode(pb::RankReport::State from, std::string_view field,
                            RankReport::State* to) {
   return Shifted(from, field, RankReport::State::kExited, to);

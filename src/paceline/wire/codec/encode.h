@@ -31,6 +31,10 @@ inline pb::EntryKind Encode(EntryKind value) { return Shifted<pb::EntryKind>(val
 inline pb::ExitCause::Kind Encode(ExitCause::Kind value) {
   return Shifted<pb::ExitCause::Kind>(value);
 }
+// Not shifted: records from before there were roles have none.
+inline pb::ExitCause::Role Encode(ExitCause::Role value) {
+  return static_cast<pb::ExitCause::Role>(value);
+}
 inline pb::RankReport::State Encode(RankReport::State value) {
   return Shifted<pb::RankReport::State>(value);
 }

@@ -16,7 +16,7 @@
   F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(seed)
 
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
-  F(fingerprint) F(headline) F(is_final) F(is_repeatable)
+  F(fingerprint) F(headline) F(is_final) F(is_repeatable) F(cause_class) F(role)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
   F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet) F(is_own_step) \
   F(ended_for)
