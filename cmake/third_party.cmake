@@ -50,6 +50,7 @@ paceline_dep(protobuf MODULES protobuf DEPS Threads::Threads)
 paceline_dep(openssl MODULES openssl DEPS Threads::Threads)
 # re2 by its own name too: Debian 13's needs Abseil's log libraries, and grpc++.pc does not say so.
 paceline_dep(grpc MODULES grpc++ re2 DEPS paceline_dep::protobuf)
+paceline_dep(re2 MODULES re2 DEPS Threads::Threads)
 paceline_dep(sqlite MODULES sqlite3)
 paceline_dep(uring MODULES liburing)
 paceline_dep(libevent LIBS event_pthreads event_extra event_core DEPS Threads::Threads)

@@ -22,6 +22,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "base": (),
     "model": ("base",),
     "diagnose": ("model", "base"),
+    "logclass": ("model", "base"),
     "data": ("model", "base"),
     "plan": ("data", "model", "base"),
     "core": ("diagnose", "data", "plan", "model", "base"),
@@ -29,11 +30,11 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "platform": ("model", "base"),
     "wire": ("model", "base"),
     "master": ("core", "diagnose", "data", "plan", "platform", "wire", "model", "base"),
-    "agent": ("core", "diagnose", "data", "ckpt", "wire", "model", "base"),
+    "agent": ("core", "diagnose", "logclass", "data", "ckpt", "wire", "model", "base"),
     "client": ("data", "ckpt", "model", "base"),
     "sim": ("core", "diagnose", "data", "plan", "model", "base"),
-    "cli": ("master", "agent", "sim", "core", "diagnose", "data", "plan", "ckpt", "platform",
-            "wire", "model", "base"),
+    "cli": ("master", "agent", "sim", "core", "diagnose", "logclass", "data", "plan", "ckpt",
+            "platform", "wire", "model", "base"),
     "bindings": ("client", "data", "plan", "model", "base"),
 }
 PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint/book.h")}
@@ -91,6 +92,7 @@ BANNED: dict[str, dict[str, str]] = {
     "data": THREADS | CLOCKS | OUTSIDE,
     "plan": THREADS | CLOCKS | OUTSIDE,
     "diagnose": THREADS | CLOCKS | OUTSIDE,
+    "logclass": THREADS | CLOCKS | OUTSIDE,
     "core": THREADS | CLOCKS | OUTSIDE,
     "sim": THREADS | CLOCKS,
 }

@@ -63,6 +63,10 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E016", "not all output was written", kExitTrainingFailed,
      "Standard output accepted only a part: its disk is full, or the program that reads it "
      "has closed its end. The output is incomplete."},
+    {"PL-E017", "a rule for a class of failures is not usable", kExitUsage,
+     "A rule file has a line that cannot be read, a pattern that is no regular expression or "
+     "matches the empty text, a class that stands twice, or an example that belongs to another "
+     "rule. The message names the line."},
 
     {"PL-E020", "the run directory belongs to another run", kExitUsage,
      "A run directory holds one job. `--resume` goes on with that job; another `--run-dir` starts "
