@@ -8,6 +8,7 @@
 
 #include "paceline/agent/hang/failed_call.h"
 #include "paceline/agent/ranks/exit_cause.h"
+#include "paceline/agent/ranks/failure_class.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"
@@ -20,7 +21,7 @@ namespace {
 // How long to wait for the starter's report. It reaps within a millisecond, but a busy host may
 // need longer. Only the cause depends on it.
 constexpr int64_t kStarterWordNs = 500'000'000;
-constexpr size_t kStderrTailBytes = 4096;
+constexpr size_t kStderrTailBytes = 64 << 10;
 // A process ends in this time after its script's exception, in most cases.
 constexpr int64_t kRaisedQuietNs = diagnose::kQuietMin.nanoseconds();
 
@@ -249,8 +250,10 @@ ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_statu
     evidence.stderr_tail = ReadTail(logs_.StderrPath(generation, number), kStderrTailBytes);
     evidence.cgroup_killed = kernel_.TookOomKill();
     evidence.kernel_line = kernel_.LineAbout(rank.process.pid);
+    evidence.kernel_lines = kernel_.RecentLines(MonotonicNs() / 1000);
   }
   ExitCause cause = JudgeExit(evidence);
+  NameClass(evidence, &cause);
   if (setup_.rings != nullptr) {
     ExplainByCalls(*setup_.rings, page_.slot_count(), rank.generation, rank.rank, &cause);
   }

@@ -29,6 +29,8 @@ void ExplainByCalls(const FlightRings& rings, uint32_t slots, Generation generat
   if (!other.has_value()) return;
   Append(&cause->headline, cause->headline.empty() ? "" : "; ", other->sentence);
   cause->fingerprint = other->fingerprint;
+  cause->cause_class = "collective_mismatch";
+  cause->role = ExitCause::Role::kCause;
 }
 
 }  // namespace paceline::agent

@@ -127,6 +127,12 @@ std::string TracebackOf(std::string_view error_record, pid_t pid) {
   return record.has_value() ? JsonText(*record, "traceback") : std::string();
 }
 
+std::string ExceptionOf(std::string_view error_record, pid_t pid) {
+  const std::optional<json> record = RecordOf(error_record, pid);
+  if (!record.has_value()) return "";
+  return Concat(JsonText(*record, "type"), ": ", JsonText(*record, "message"));
+}
+
 std::optional<ExitCause> CauseByRecord(std::string_view error_record, pid_t pid) {
   const std::optional<json> record = RecordOf(error_record, pid);
   if (!record.has_value()) return std::nullopt;

@@ -23,12 +23,16 @@ struct ExitEvidence {
   std::string stderr_tail;
   bool cgroup_killed = false;
   std::string kernel_line;
+  std::string kernel_lines;  // recent ones, about no rank
 };
 
 ExitCause JudgeExit(const ExitEvidence& evidence);
 
 // How an error record explains the failure. Nullopt if it is malformed or of another process.
 std::optional<ExitCause> CauseByRecord(std::string_view error_record, pid_t pid);
+
+// "ValueError: bad batch" with all lines of the message. Empty as for TracebackOf.
+std::string ExceptionOf(std::string_view error_record, pid_t pid);
 
 // "SIGKILL", "SIGSEGV", …; "signal 77" if it has no name.
 std::string SignalName(int signal);

@@ -104,4 +104,21 @@ std::string KernelEvidence::LineAbout(pid_t pid) {
   return found;
 }
 
+std::string KernelEvidence::RecentLines(int64_t now_us) {
+  constexpr int64_t kRecentUs = 120'000'000;
+  ReadLog();
+  std::string recent;
+  for (const std::string_view line : SplitParts(recent_log_, "\n")) {
+    // "priority,number,microseconds,flags;text"; lines of details begin with a space.
+    const size_t text = line.find(';');
+    const std::vector<std::string_view> parts = SplitParts(line.substr(0, text), ",");
+    if (text == line.npos || parts.size() < 3 || line.front() == ' ') continue;
+    const std::optional<int64_t> at_us = ParseWhole<int64_t>(parts[2]);
+    if (at_us.has_value() && now_us - *at_us <= kRecentUs) {
+      Append(&recent, line.substr(text + 1), "\n");
+    }
+  }
+  return recent;
+}
+
 }  // namespace paceline::agent

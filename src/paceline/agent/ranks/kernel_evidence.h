@@ -27,6 +27,9 @@ class KernelEvidence {
   // "" if there is no such line or the log cannot be read. In a container no line is found, because
   // the kernel's log has other pids.
   std::string LineAbout(pid_t pid);
+  // The lines of the last two minutes since construction without their prefixes, except those that
+  // LineAbout found. Several deaths may have one of them as their cause. `now_us`: since the boot.
+  std::string RecentLines(int64_t now_us);
 
  private:
   std::optional<uint64_t> ReadKillCount() const;

@@ -60,5 +60,20 @@ TEST(KernelEvidenceTest, ALineBlamesOnlyTheFirstProcessWithItsPid) {
   EXPECT_EQ(evidence.LineAbout(43), "");
 }
 
+TEST(KernelEvidenceTest, RecentLinesAreThoseOfTheLastMinutes) {
+  const TestDir dir;
+  Write(dir.path() + "/dev/kmsg", "3,1,900000000,-;before this agent\n");
+  KernelEvidence evidence(dir.path() + "/");
+  std::ofstream(dir.path() + "/dev/kmsg", std::ios::app)
+      << "4,2,800000000,-;too long ago\n"
+      << "3,3,950000000,-;NVRM: Xid (PCI:0000:3b:00): 79, pid=9\n SUBSYSTEM=pci\n"
+      << "no prefix\n4,x,y,-;no time\n"
+      << "6,4,990000000,-;Out of memory: Killed process 42 (python)\n";
+  EXPECT_NE(evidence.LineAbout(42), "");
+  const std::string xid = "NVRM: Xid (PCI:0000:3b:00): 79, pid=9\n";
+  EXPECT_EQ(evidence.RecentLines(1'000'000'000), xid);
+  EXPECT_EQ(evidence.RecentLines(1'000'000'000), xid) << "another rank may have died of it";
+}
+
 }  // namespace
 }  // namespace paceline::agent
