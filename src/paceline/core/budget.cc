@@ -12,7 +12,8 @@ namespace paceline::core {
 
 namespace {
 
-// What gloo, NCCL and Python print when the other end of a connection is gone.
+// What gloo, NCCL and Python print when the other end of a connection is gone. Only for failures
+// without a class, as in journals of agents that knew none.
 constexpr std::array<std::string_view, 8> kCascadeTexts = {
     "connection reset",   "connection closed by peer", "broken pipe",
     "connection refused", "remote process exited",     "socket closed",
@@ -151,6 +152,7 @@ BudgetVerdict SameFailureVerdict(const JobState& state) {
 }  // namespace
 
 bool LooksLikeCascade(const ExitCause& cause) {
+  if (cause.role != ExitCause::Role::kNone) return cause.role == ExitCause::Role::kCascade;
   const std::string text = Lower(cause.headline);
   return std::any_of(kCascadeTexts.begin(), kCascadeTexts.end(),
                      [&](std::string_view part) { return text.find(part) != std::string::npos; });

@@ -58,7 +58,8 @@ inline constexpr Duration kQuietProgress = Duration::Seconds(600);
 inline constexpr int kLongAttemptRestarts = 10;
 inline constexpr Duration kLongAttemptMin = Duration::Seconds(60);
 
-// True if the text says that a peer went away, so another rank probably failed first.
+// True if its class or, without one, its text says that a peer went away, so another rank probably
+// failed first.
 bool LooksLikeCascade(const ExitCause& cause);
 
 // Equal for equal failures. Empty if the rank did not end by itself: SIGKILL and SIGTERM come from

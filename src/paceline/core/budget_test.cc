@@ -37,6 +37,21 @@ TEST(BudgetTest, WhatAProcessBringsAboutByItselfHasAFingerprint) {
   EXPECT_EQ(FailureFingerprint(exited), "exit 3");
 }
 
+TEST(BudgetTest, AClassIsBelievedMoreThanWords) {
+  ExitCause cause;
+  cause.headline = "RuntimeError: Connection reset by peer";
+  EXPECT_TRUE(LooksLikeCascade(cause)) << "a journal from before there were classes";
+  cause.role = ExitCause::Role::kCause;
+  EXPECT_FALSE(LooksLikeCascade(cause));
+  cause.role = ExitCause::Role::kAdvice;
+  EXPECT_FALSE(LooksLikeCascade(cause));
+  cause.headline = "Watchdog caught collective operation timeout";
+  cause.role = ExitCause::Role::kNone;
+  EXPECT_FALSE(LooksLikeCascade(cause));
+  cause.role = ExitCause::Role::kCascade;
+  EXPECT_TRUE(LooksLikeCascade(cause));
+}
+
 TEST(BudgetTest, AFinalFailureEndsTheBudgetAtOnce) {
   JobState state;
   RankFailed fact;

@@ -251,7 +251,8 @@ class Script {
     }
   }
 
-  // kill n1/r0, segv n1/r0, exit n1/r0 3, raise n1/r0 text
+  // kill n1/r0, segv n1/r0, exit n1/r0 3, raise n1/r0 text, cause n1/r0 cuda_oom text,
+  // cascade n1/r0 connection_reset text
   bool DoRank(const Words& words) {
     if (words.size() < 2) return false;
     const size_t slash = words[1].find("/r");
@@ -268,6 +269,11 @@ class Script {
       cluster_->KillRank(node, local, Cause(Kind::kExited, code, ""));
     } else if (words[0] == "raise") {
       cluster_->KillRank(node, local, Cause(Kind::kExited, 1, Rest(words, 2)));
+    } else if (words[0] == "cause" || words[0] == "cascade") {
+      ExitCause cause = Cause(Kind::kExited, 1, Rest(words, 3));
+      cause.cause_class = words.at(2);
+      cause.role = words[0] == "cause" ? ExitCause::Role::kCause : ExitCause::Role::kCascade;
+      cluster_->KillRank(node, local, std::move(cause));
     } else {
       return false;
     }
