@@ -10,7 +10,8 @@
  *   seq: number, at: number, title: string, sentence: string, cost: string, now: string,
  *   next: string, verdict: string | null, traceback: string | null, text: string,
  *   rank_seconds: number | null, is_open: boolean, follow_ons: number, log: string[],
- *   evidence: Event[], outcome: Event[], tried: Event[]
+ *   evidence: Event[], outcome: Event[], tried: Event[],
+ *   class: {name: string, role: string, advice: string} | null
  * }} Incident
  * @typedef {{
  *   is_over: boolean, rank_seconds: Record<string, number>, runtime: number, scheduling: number,

@@ -89,6 +89,11 @@ function article(incident) {
         `${dateText(incident.at)} · event ${incident.seq} · ${incident.is_open ? "open" : "over"}`),
       copyButton(incident)),
     foreign("h2", incident.title));
+  if (incident.class) {
+    const {name, role, advice} = incident.class;
+    made.append(element("p", {}, element("b", {}, "class "),
+      element("bdi", {}, visible(`${name} (${role})${advice ? `: ${advice}` : ""}`))));
+  }
   if (cost) made.append(element("p", {}, element("b", {}, "cost "), cost));
   if (incident.verdict) made.append(foreign("p", incident.verdict));
   if (incident.next) made.append(element("p", {}, element("b", {}, "next "),

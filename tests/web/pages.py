@@ -42,7 +42,7 @@ def incident(seq: int, at: float, *, title: str, is_open: bool = False) -> Data:
         "evidence": [event(seq, at, "rank_failed", title)],
         "outcome": [event(seq + 1, at + 0.1, "world_ended", "world 1 ended: it lost a part"),
                     event(seq + 2, at + 0.2, "world_formed", "world 2 of 16 ranks formed")],
-        "tried": [], "follow_ons": 1, "cost_seconds": 2.9, "traceback": TRACEBACK,
+        "tried": [], "follow_ons": 1, "class": None, "cost_seconds": 2.9, "traceback": TRACEBACK,
         "now": "training goes on", "next": "nothing is to be done", "title": title, "at": at,
         "cost": "training again after 2.9 s; 3 steps are trained again", "verdict": None,
         "log": ["step 811 loss 2.31", "step 812 loss 2.30"], "text": f"{title}\n",

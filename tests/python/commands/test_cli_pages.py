@@ -16,6 +16,7 @@ from command import ROOT, paceline
         ("flags", "docs/guides/cli.md"),
         ("settings", "docs/guides/settings.md"),
         ("errors", "docs/errors.md"),
+        ("classes", "docs/guides/failure-classes.md"),
     ],
 )
 def test_page_is_as_its_table(page: str, path: str) -> None:

@@ -7,6 +7,7 @@
 #include "paceline/cli/console/event_text.h"
 #include "paceline/cli/show/account.h"
 #include "paceline/cli/show/explain.h"
+#include "paceline/cli/show/failure_class.h"
 #include "paceline/cli/show/goodput_json.h"
 #include "paceline/cli/show/log_files.h"
 #include "paceline/cli/show/why_json.h"
@@ -96,6 +97,8 @@ std::string PlainText(const Explanation& why, const Account& account,
   std::string text;
   const auto line = [&text](const std::string& one) { text += one + "\n"; };
   line(account.cause.has_value() ? CauseText(*account.cause) : why.event.sentence);
+  const std::string failure_class = ClassText(why.first_fault);
+  if (!failure_class.empty()) line("class: " + failure_class);
   if (!account.cost.empty()) line("cost: " + account.cost);
   for (const wire::JobEvent& event : why.tried) line("tried before: " + EventLine(event));
   for (const wire::JobEvent& event : why.evidence) line(EventLine(event));

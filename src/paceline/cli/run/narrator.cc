@@ -215,6 +215,10 @@ void Narrator::FoldTraces(const wire::JobEvent& event) {
 void Narrator::TellFailure(const wire::JobEvent& event, std::string text) {
   ExitCause cause;
   cause.headline = DetailOf(event, "headline");
+  const std::string role = DetailOf(event, "role");
+  if (!role.empty()) {
+    cause.role = role == "cascade" ? ExitCause::Role::kCascade : ExitCause::Role::kCause;
+  }
   const bool explains = DetailOf(event, "explains") == "true";
   const bool is_first = explains || DetailOf(event, "charged") == "true";
   if (!is_first) return console_.Narrate(std::move(text));

@@ -8,6 +8,8 @@
 #include "paceline/cli/flags/flags_page.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/request.h"
+#include "paceline/logclass/builtin.h"
+#include "paceline/logclass/classes_page.h"
 
 namespace paceline::cli {
 namespace {
@@ -23,7 +25,7 @@ Problem Usage(const std::string& what) {
   return Problem{.code = "PL-E010",
                  .what = what,
                  .where = "paceline config",
-                 .why = "it takes: show [--origin] [KEY], or docs settings|errors|flags",
+                 .why = "it takes: show [--origin] [KEY], or docs settings|errors|flags|classes",
                  .fix = "paceline config show"};
 }
 
@@ -80,6 +82,8 @@ int Docs(Invocation& invocation) {
     invocation.out.Data(ErrorCodesMarkdown());
   } else if (page == "flags") {
     invocation.out.Data(FlagsMarkdown());
+  } else if (page == "classes") {
+    invocation.out.Data(logclass::ClassesPage(logclass::BuiltinRules()));
   } else {
     return invocation.out.Fail(Usage("there is no page \"" + page + "\""));
   }

@@ -8,6 +8,7 @@
 #include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/show/failure_class.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 
@@ -255,10 +256,13 @@ std::string MendingOf(const JobEvent& fault, const JobEvent& end) {
     return "let all ranks end after the same step";
   }
   const std::string_view place = PlaceIn(headline);
+  const std::optional<FailureClass> known = ClassOf(fault);
+  const bool is_advised = known.has_value() && known->role == "cause" && !known->is_general;
   if (end.sentence.find(core::kEachTimeOnText) != std::string::npos && !fault.node.empty()) {
     const std::string where = place.empty() ? "" : Concat(" at ", Visible(std::string(place)));
     return Concat("find what fails on ", Visible(fault.node), where, " and on no other node");
   }
+  if (is_advised && !known->advice.empty()) return known->advice;
   return place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
 }
 

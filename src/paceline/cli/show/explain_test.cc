@@ -109,6 +109,24 @@ TEST(Explain, AFailureOfOneHostIsSoughtThere) {
             "--run-dir r");
 }
 
+TEST(Explain, TheClassOfAFailureSaysWhatToDo) {
+  std::vector<JobEvent> events = {
+      Event(1, "rank_failed", {}, {{"charged", "true"}, {"headline", "OSError: no (t.py:1)"}}),
+      Event(2, "stop_decided", {1}), Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
+  const auto next = [&](const std::string& name, const std::string& role) {
+    events[0].details["class"] = name;
+    events[0].details["role"] = role;
+    const std::string text = Explain(events, 2, "r")->next;
+    return text.substr(0, text.find(", then paceline run"));
+  };
+  EXPECT_EQ(next("disk_full", "cause"),
+            "free space on the file system that the message names, or write to another one");
+  EXPECT_EQ(next("exception", "cause"), "fix t.py:1") << "a general class knows less";
+  EXPECT_EQ(next("connection_reset", "cascade"), "fix t.py:1");
+  EXPECT_EQ(next("of_a_later_version", "cause"), "fix t.py:1");
+  EXPECT_EQ(next("", ""), "fix t.py:1");
+}
+
 TEST(Explain, EvidenceStaysWithinItsIncident) {
   const auto why = Explain(TwoIncidents(), 13, "runs/a");
   ASSERT_TRUE(why.has_value());

@@ -17,6 +17,7 @@
 #include "paceline/cli/settings/value.h"
 #include "paceline/cli/show/account.h"
 #include "paceline/cli/show/explain.h"
+#include "paceline/cli/show/failure_class.h"
 #include "paceline/cli/show/why_json.h"
 
 namespace paceline::cli {
@@ -93,6 +94,8 @@ void PrintAccount(Output& out, const Explanation& why, const Account& account, R
   const std::string done = is_own ? "" : Visible(told->Shorten(decision));
   out.DataLine(
       out.Painted(Paint::kBold, account.cause.has_value() ? CauseText(*account.cause) : done));
+  const std::string failure_class = ClassText(why.first_fault);
+  if (!failure_class.empty()) out.DataLine("class: " + failure_class);
   if (account.cause.has_value() && !done.empty()) out.DataLine("then: " + done);
   PrintResumed(out, why);
   if (!account.cost.empty()) out.DataLine("cost: " + account.cost);

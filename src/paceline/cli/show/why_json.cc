@@ -6,6 +6,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
+#include "paceline/cli/show/failure_class.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {
@@ -38,6 +39,12 @@ nlohmann::ordered_json WhyJson(const std::string& job, const Explanation& why,
   json["sentence"] = why.event.sentence;
   json["cause"] = account.cause.has_value() ? nlohmann::ordered_json(account.cause->seq)
                                             : nlohmann::ordered_json();
+  const auto known =
+      why.first_fault.has_value() ? ClassOf(*why.first_fault) : std::optional<FailureClass>();
+  json["class"] = nullptr;
+  if (known.has_value()) {
+    json["class"] = {{"name", known->name}, {"role", known->role}, {"advice", known->advice}};
+  }
   json["evidence"] = EventsJson(why.evidence);
   json["outcome"] = EventsJson(why.outcome);
   json["tried"] = EventsJson(why.tried);
