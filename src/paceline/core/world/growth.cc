@@ -5,6 +5,7 @@
 #include "paceline/base/mark.h"
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/next_world.h"
+#include "paceline/core/world/free_change.h"
 #include "paceline/core/world/membership.h"
 
 namespace paceline::core {
@@ -12,17 +13,9 @@ namespace paceline::core {
 namespace {
 
 constexpr uint32_t kDoublingsMax = 8;
-// Ranks that each save a part report it one after the other. A rank that reported before and does
-// not report again within this time has nothing more to save.
-constexpr Duration kSavesApart = Duration::Seconds(10);
-// How often to check whether ranks have continued; a new step alone does not trigger a check.
-constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
 // A node under notice leaves at the latest this long before its platform takes it away, even if
 // that costs steps.
 constexpr Duration kLeaveBefore = Duration::Seconds(2);
-// Steps after a script's save. The script may write to a temporary name and rename it later; after
-// this many steps the rename is done.
-constexpr int64_t kStepsAfterFile = 2;
 
 // From when on a spare may join the world.
 Instant EligibleAt(const JobState& state, const NodeState& node) {
@@ -59,63 +52,10 @@ Joiners FindJoiners(Turn& turn) {
   return joiners;
 }
 
-// Whether this rank reports checkpoints, as far as known. At a world's first checkpoint, ranks that
-// have not reached a later step may still report it.
-bool Tells(const JobState& state, const Watch& watch, const RankReport& rank,
-           int64_t saved_before) {
-  if (rank.generation != state.world->generation) return false;
-  if (rank.saved_step >= 0) return true;
-  return saved_before < 0 && rank.step <= watch.saved_step;
-}
-
-// True if no rank that reports checkpoints in this world is in the middle of one newer than
-// `saved_before`.
-bool HaveAllSaved(Turn& turn, int64_t saved_before) {
-  const JobState& state = turn.state();
-  Watch& watch = turn.watch();
-  const Instant until = watch.saved_at + kSavesApart;
-  if (turn.now() >= until) return true;
-  for (const Seat& seat : state.world->seats) {
-    for (const auto& [local, rank] : turn.Link(seat.node).ranks) {
-      if (!Tells(state, watch, rank, saved_before) || rank.saved_step > saved_before) continue;
-      MARK("a node waits for the other ranks' parts of a checkpoint");
-      const Instant again = rank.saved_step >= 0 ? until : turn.now() + kLookAtSteps;
-      watch.grow_at = std::min({watch.grow_at, until, again});
-      return false;
-    }
-  }
-  return true;
-}
-
 World NextWorld(const JobState& state, const Joiners& joiners) {
   World next = *state.world;
   next.seats = NumberSeats(PlanSeats(next.seats, joiners.all, state.NextBounds()));
   return next;
-}
-
-// Every step is in memory, and the next world can restore it: growing or leaving now costs a
-// restart but no step.
-bool IsAllInMemory(Turn& turn, const Joiners& joiners, const std::vector<NodeId>& leavers) {
-  Watch& watch = turn.watch();
-  if (!watch.checkpoints.newest_in_memory().has_value()) return false;
-  if (watch.checkpoints.CanMoveTo(NextWorld(turn.state(), joiners), {joiners.new_nodes, leavers},
-                                  turn.now())) {
-    return true;
-  }
-  watch.grow_at = std::min(watch.grow_at, turn.now() + kLookAtSteps);
-  return false;
-}
-
-// Returns true if the script wrote a checkpoint by itself, its ranks have trained on since, and an
-// earlier attempt has resumed from such a file. Since the ranks have trained on, the file is
-// complete under its final name.
-bool HasWrittenFile(Turn& turn) {
-  const JobState& state = turn.state();
-  Watch& watch = turn.watch();
-  if (!state.has_resumed || watch.filed_at <= state.growth.at) return false;
-  if (watch.step_count >= watch.filed_step_count + kStepsAfterFile) return true;
-  watch.grow_at = std::min(watch.grow_at, turn.now() + kLookAtSteps);
-  return false;
 }
 
 void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::string& why) {
@@ -163,34 +103,14 @@ std::string WhyLeave(Turn& turn, const std::vector<NodeId>& leavers) {
   // Without the leavers the world would be too small to train, so they train until their time is
   // over.
   if (WorldSize(state.NextBounds(), joiners.all.size()) == 0) return "";
-  if (IsAllInMemory(turn, joiners, leavers)) {
-    MARK("a node leaves and each step is in memory");
-    return "each step is in the memory of others";
-  }
-  int64_t saved_step = -1;
-  Instant noticed_at;
+  WorldChange change{.next = NextWorld(state, joiners),
+                     .move = {joiners.new_nodes, leavers},
+                     .wanted_by = "the notice"};
   for (const NodeId node : leavers) {
-    saved_step = std::max(saved_step, state.Find(node)->notice->saved_step);
-    noticed_at = std::max(noticed_at, state.Find(node)->notice->at);
+    change.saved_step = std::max(change.saved_step, state.Find(node)->notice->saved_step);
+    change.wanted_at = std::max(change.wanted_at, state.Find(node)->notice->at);
   }
-  const World next = NextWorld(state, joiners);
-  const auto saved_at = turn.watch().checkpoints.SavedFor(next, {joiners.new_nodes, leavers});
-  if (saved_at.has_value() && *saved_at > noticed_at) {
-    MARK("a node leaves after a copy of a step");
-    return "others have copies of a step that is newer than the notice";
-  }
-  const auto& committed = state.checkpoints.committed;
-  const uint32_t ranks_fixed = state.checkpoints.ranks_fixed;
-  if (committed.has_value() && committed->saved.step > saved_step &&
-      (ranks_fixed == 0 || ranks_fixed == next.world_size())) {
-    MARK("a node leaves after a commit");
-    return "the checkpoint of step " + std::to_string(committed->saved.step) +
-           " in storage is newer than the notice";
-  }
-  if (turn.watch().saved_step <= saved_step || !HaveAllSaved(turn, saved_step)) return "";
-  MARK("a node leaves after a checkpoint");
-  return "the checkpoint of step " + std::to_string(turn.watch().saved_step) +
-         " is newer than the notice";
+  return WhyFree(turn, change);
 }
 
 void LetAllLeave(Turn& turn, const std::vector<NodeId>& leavers, const std::string& why) {
@@ -251,7 +171,7 @@ bool NoteGrowth(Turn& turn) {
     return true;
   }
   const NodeState& node = *state.Find(joiners.new_nodes.front());
-  if (IsAllInMemory(turn, joiners, {})) {
+  if (IsAllInMemory(turn, NextWorld(state, joiners), {joiners.new_nodes, {}})) {
     MARK("a node joins from memory");
     DecideGrowth(turn, joiners, size,
                  "each step is in memory, so none is done twice for " + node.name);
@@ -268,7 +188,7 @@ bool NoteGrowth(Turn& turn) {
               {node.cause});
     return true;
   }
-  if (HasWrittenFile(turn)) {
+  if (HasWrittenFile(turn, state.growth.at)) {
     MARK("a node joins after a file of the script");
     DecideGrowth(turn, joiners, size,
                  "the script has written a checkpoint since " + node.name +
