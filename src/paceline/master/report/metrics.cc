@@ -9,7 +9,7 @@
 namespace paceline::master {
 namespace {
 
-class Page {
+class MetricsPage {
  public:
   // Writes a metric family's header; its samples follow.
   void Family(std::string_view name, std::string_view type, std::string_view help) {
@@ -39,7 +39,7 @@ class Page {
   std::string suffix_;
 };
 
-void AddJob(const wire::JobStatus& status, Page* page) {
+void AddJob(const wire::JobStatus& status, MetricsPage* page) {
   page->Family("phase", "gauge", "1 for the phase that the job is in.");
   for (const std::string_view phase : {"waiting", "starting", "running", "stopping", "finished"}) {
     page->Sample(status.phase == phase ? 1 : 0, "phase=\"" + std::string(phase) + "\"");
@@ -77,7 +77,7 @@ void AddJob(const wire::JobStatus& status, Page* page) {
   for (const auto& [state, count] : ranks) page->Sample(count, "state=\"" + state + "\"");
 }
 
-void AddCheckpoints(const wire::CheckpointStatus& status, Page* page) {
+void AddCheckpoints(const wire::CheckpointStatus& status, MetricsPage* page) {
   page->Gauge("checkpoint_memory_step", static_cast<double>(status.memory_step),
               "Newest step that every rank of the world has in memory; -1 for none.");
   page->Gauge("checkpoint_storage_step", static_cast<double>(status.storage_step),
@@ -100,7 +100,7 @@ void AddCheckpoints(const wire::CheckpointStatus& status, Page* page) {
 }  // namespace
 
 std::string MetricsText(const wire::JobStatus& status, const Counters& counters) {
-  Page page;
+  MetricsPage page;
   AddJob(status, &page);
   AddCheckpoints(status.checkpoints, &page);
   page.Gauge("agents_connected", static_cast<double>(counters.agents_connected),
