@@ -5,6 +5,7 @@
 
 #include "google/protobuf/stubs/logging.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/codec/supervise_proto.h"
 #include "paceline/wire/codec/to_proto.h"
 
@@ -50,6 +51,7 @@ void TryOne(uint8_t kind, std::string_view bytes) {
     case '2': return Try<pb::SupervisorMessage>(bytes);
     case '3': return Try<pb::SupervisorOrder>(bytes);
     case '4': return Try<pb::StopRequest, StopRequest>(bytes);
+    case 'a': return Try<pb::ScaleRequest, ScaleRequest>(bytes);
     case '5': return Try<pb::JobStatus, JobStatus>(bytes);
     case '6': return Try<pb::JobEvent, JobEvent>(bytes);
     case '7': return Try<pb::JobSpec, JobSpec>(bytes);

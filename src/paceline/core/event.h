@@ -134,6 +134,13 @@ struct StopRequested {
   int signal = 0;      // first signal for ranks; 0: SIGTERM
 };
 
+// A user wants the job to have so many nodes. See world/resize.h for what is refused before.
+struct SizeRequested {
+  uint32_t nodes = 0;
+  bool at_once = false;  // even if steps are then done twice
+  std::string why;
+};
+
 // How much leased data the job has finished for good since this master started. No later world
 // works on it again. Data sets that are rewound with the model to a checkpoint do not count.
 struct LeasedWorkDone {
@@ -151,9 +158,10 @@ struct JournalCaughtUp {};
 // A deadline of NextDeadline() has passed; also harmless at any other time.
 struct TimePassed {};
 
-using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
-                           RankExited, CheckpointReported, EvidenceCollected, NodeDisconnected,
-                           NodeGone, NoticeCame, NodeLeaving, StopRequested, JournalStalled,
-                           JournalCaughtUp, TimePassed, PaceJudged, PlanReported, LeasedWorkDone>;
+using Event =
+    std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
+                 CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NoticeCame,
+                 NodeLeaving, StopRequested, JournalStalled, JournalCaughtUp, TimePassed,
+                 PaceJudged, PlanReported, LeasedWorkDone, SizeRequested>;
 
 }  // namespace paceline::core

@@ -17,6 +17,7 @@
 #include "paceline/core/world/membership.h"
 #include "paceline/core/world/plan_notes.h"
 #include "paceline/core/world/ranks.h"
+#include "paceline/core/world/resize.h"
 #include "paceline/core/world/wish.h"
 
 namespace paceline::core {
@@ -48,6 +49,7 @@ struct Dispatcher {
   void operator()(const NoticeCame& event) { OnNotice(turn, event); }
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
   void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
+  void operator()(const SizeRequested& event) { OnSizeRequested(turn, event); }
   void operator()(const JournalStalled&) { turn.watch().journal_stalled_at = turn.now(); }
   void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
   void operator()(const LeasedWorkDone& event) { turn.watch().leased_work = event; }
@@ -77,7 +79,8 @@ bool SettleOnce(Turn& turn) {
     case Phase::kRunning: break;
   }
   return EndDoomedWorld(turn) || EndPassedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) ||
-         NoteLoss(turn) || NoteCheckpoints(turn) || NoteLeavers(turn) || NoteGrowth(turn);
+         NoteLoss(turn) || NoteCheckpoints(turn) || NoteLeavers(turn) || NoteShrink(turn) ||
+         NoteGrowth(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {
@@ -134,6 +137,10 @@ Actions Job::Step(Instant now, const Event& event) {
   return turn.Take();
 }
 
+std::string Job::WhyNotSize(uint32_t nodes) {
+  return core::WhyNotSize(state_, nodes, &watch_.room);
+}
+
 Instant Job::NextDeadline() const { return watch_.deadline; }
 
 std::string Job::Pending() const {
@@ -147,7 +154,17 @@ std::string Job::Pending() const {
     case Phase::kRunning: {
       std::string text = "trains with " + Counted(state_.world->seats.size(), "node") + ", " +
                          Counted(state_.world->world_size(), "rank");
-      return state_.growth.pending ? text + "; more nodes join after the next checkpoint" : text;
+      const uint32_t most = state_.NextBounds().nodes_max;
+      if (IsAboveChosen(state_)) {
+        return text + "; goes down to " + std::to_string(most) +
+               ", as requested, as soon as that costs no step";
+      }
+      if (state_.world->seats.size() >= most) return text;
+      if (state_.growth.pending) return text + "; more nodes join after the next checkpoint";
+      const bool is_chosen = state_.size.nodes == most;
+      return is_chosen ? text + "; waits for nodes, up to the " + std::to_string(most) +
+                             " that were requested"
+                       : text;
     }
     case Phase::kStopping: return watch_.pending.empty() ? "stops" : watch_.pending;
     case Phase::kFinished: return "finished: " + state_.final_reason;

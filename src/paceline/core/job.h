@@ -39,6 +39,9 @@ class Job {
 
   Actions Step(Instant now, const Event& event);
 
+  // Why the job cannot have so many nodes; "": it can, and takes SizeRequested.
+  std::string WhyNotSize(uint32_t nodes);
+
   // Instant::Max() when nothing is due.
   Instant NextDeadline() const;
 

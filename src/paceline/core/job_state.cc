@@ -221,6 +221,8 @@ struct StateFolder {
     state.incident = Incident{};
     state.decision = PendingDecision{};
     state.growth = PlannedGrowth{};
+    // Nodes that are replaced later join as without the hurry.
+    if (fact.world.seats.size() == state.size.nodes) state.size.at_once = false;
     state.progress_in_world = state.evidence_in_world = false;
     state.finished_count = 0;
     state.only_stores = false;
@@ -277,6 +279,16 @@ struct StateFolder {
     if (state.growth.pending) return;
     state.growth = {
         .pending = true, .saved_step = fact.saved_step, .at = record.at, .seq = record.seq};
+  }
+
+  void operator()(const SizeChosen& fact) {
+    state.size = {.nodes = fact.nodes,
+                  .saved_step = fact.saved_step,
+                  .at_once = fact.at_once,
+                  .commits = state.checkpoints.commits,
+                  .at = record.at,
+                  .seq = record.seq};
+    state.growth = PlannedGrowth{};  // it waits for a checkpoint after the request
   }
 
   void operator()(const WaitBegan& fact) { state.waiting_for = fact.reason; }
@@ -404,7 +416,12 @@ uint32_t JobState::RanksFixed() const {
 }
 
 WorldBounds JobState::NextBounds() const {
-  if (RanksFixed() == 0) return {spec.nodes_min, spec.nodes_max, spec.unit};
+  if (RanksFixed() == 0) {
+    // The master before, which remembered the size, may have had other limits.
+    const uint32_t most =
+        size.nodes == 0 ? spec.nodes_max : std::clamp(size.nodes, spec.nodes_min, spec.nodes_max);
+    return {spec.nodes_min, most, spec.unit};
+  }
   const auto nodes = static_cast<uint32_t>(last_world.seats.size());
   return {nodes, nodes, 1};
 }

@@ -151,6 +151,17 @@ struct ToldHang {
   bool operator==(const ToldHang&) const = default;
 };
 
+// The size that a user chose, as the next worlds have it.
+struct ChosenSize {
+  uint32_t nodes = 0;  // 0: none was chosen
+  int64_t saved_step = -1;
+  bool at_once = false;
+  uint32_t commits = 0;  // checkpoints that were in storage then
+  Instant at;
+  RecordSeq seq;
+  bool operator==(const ChosenSize&) const = default;
+};
+
 // Durable: fold of the records, compared field by field by the checker `journal_folds`.
 struct JobState {
   Phase phase = Phase::kEmpty;
@@ -178,6 +189,7 @@ struct JobState {
   PendingDecision decision;
   PlannedGrowth growth;
   ToldHang hang;
+  ChosenSize size;
   CheckpointBook checkpoints;
   bool only_stores = false;     // resumed with all done: its last step is to be brought to storage
   uint32_t finished_count = 0;  // seats of lost nodes whose ranks had exited with 0
@@ -217,7 +229,8 @@ struct JobState {
   }
   // Its seat in the current world; only when IsSeated.
   const Seat& SeatOf(const NodeState& node) const { return world->seats[node.seat]; }
-  // The number of nodes that the next world may have, by the user's limits and the ranks' needs.
+  // The number of nodes that the next world may have, by the user's limits, the size that was
+  // chosen, and the ranks' needs.
   WorldBounds NextBounds() const;
   // The number of ranks that a world needs to restore the job's checkpoints, because each rank has
   // its own parameters. 0: any number.

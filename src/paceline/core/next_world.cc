@@ -24,8 +24,6 @@ using Status = NodeState::Status;
 // the cause, so an end waits for it this long.
 constexpr Duration kCauseWait = Duration::Seconds(1);
 
-WorldBounds Bounds(const JobSpec& spec) { return {spec.nodes_min, spec.nodes_max, spec.unit}; }
-
 // The number after all used ones. Only the nodes may know the newest worlds of the last term.
 Generation NextInTerm(Turn& turn) {
   const JobState& state = turn.state();
@@ -108,7 +106,7 @@ bool Form(Turn& turn, const RungAnswer& answer, std::string reason) {
 bool FormFirstWorld(Turn& turn) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
-  const WorldBounds bounds = Bounds(state.spec);
+  const WorldBounds bounds = state.NextBounds();
   if (watch.connected_count < bounds.nodes_min) {
     watch.minimum_since = Instant::Max();
     watch.pending = "waits for nodes: " + std::to_string(watch.connected_count) + " of at least " +
@@ -361,7 +359,8 @@ bool FormNextWorld(Turn& turn) {
 
 std::string WhyItEnds(const JobState& state) {
   if (state.incident.pending) return "one of its ranks or nodes is gone";
-  return state.decision.rung == Rung::kMoveLayers ? "its layers move" : "it grows";
+  if (state.decision.rung == Rung::kMoveLayers) return "its layers move";
+  return state.decision.rung == Rung::kResize ? "it shrinks, as requested" : "it grows";
 }
 
 // The work since the newest checkpoint that a rank wrote or told of in this world. If the ranks

@@ -31,6 +31,7 @@ enum class Rung {
   kStop,            // tell the user
   // No rung of the ladder, as nothing has failed: the ranks ask for a world with another plan.
   kMoveLayers,
+  kResize,  // the job goes to the size that was chosen
 };
 std::string_view RungName(Rung rung);  // "restart process", …
 
@@ -221,6 +222,13 @@ struct GrowthPlanned {  // a node waits to join until that costs least
   int64_t saved_step = -1;  // newest checkpoint when it joined; a newer one lets it in
   std::string reason;
 };
+// A user chose the number of nodes of the next worlds, within the job's limits.
+struct SizeChosen {
+  uint32_t nodes = 0;
+  int64_t saved_step = -1;  // newest checkpoint of the job then; -1: none
+  bool at_once = false;     // even if steps are then done twice
+  std::string reason;
+};
 struct WaitBegan {
   std::string reason;  // the reason; shown by status
 };
@@ -249,13 +257,13 @@ struct JobResumed {  // a user started the ended job again
   bool anew = false;  // it had failed or was stopped: failures are counted anew
 };
 
-using Fact =
-    std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
-                 RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
-                 ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
-                 CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
-                 HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
-                 LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned, HangEnded>;
+using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
+                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
+                          JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged,
+                          CheckpointNotStored, JobResumed, HangJudged, WishChanged, NodeNoticed,
+                          PastRemembered, RankSlow, RankNoLongerSlow, LossWentBad, ModelDescribed,
+                          ParallelPlanChosen, AgentReturned, HangEnded, SizeChosen>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -160,6 +160,9 @@ struct Teller {
     return "it ran undisturbed for " + ToString(kQuietProgress) + ": that counts as progress";
   }
   std::string operator()(const GrowthPlanned& fact) const { return fact.name + " " + fact.reason; }
+  std::string operator()(const SizeChosen& fact) const {
+    return WithReason("the job is to have " + Counted(fact.nodes, "node"), fact.reason);
+  }
   std::string operator()(const WaitBegan& fact) const {
     return fact.reason.empty() ? "the job waits" : fact.reason;
   }
@@ -222,6 +225,7 @@ struct Namer {
   std::string_view operator()(const SoloRestarted&) const { return "solo_restarted"; }
   std::string_view operator()(const ProgressMade&) const { return "progress_made"; }
   std::string_view operator()(const GrowthPlanned&) const { return "growth_planned"; }
+  std::string_view operator()(const SizeChosen&) const { return "size_chosen"; }
   std::string_view operator()(const WaitBegan&) const { return "wait_began"; }
   std::string_view operator()(const StopDecided&) const { return "stop_decided"; }
   std::string_view operator()(const RestoreDecided&) const { return "restore_decided"; }
@@ -252,6 +256,7 @@ std::string_view RungName(Rung rung) {
     case Rung::kWait: return "wait";
     case Rung::kStop: return "stop";
     case Rung::kMoveLayers: return "move layers";
+    case Rung::kResize: return "resize";
   }
   return "unknown";
 }

@@ -27,9 +27,10 @@ bool ChangesWish(const Fact& fact) {
          std::holds_alternative<NodeLost>(fact) || std::holds_alternative<NodeLeft>(fact) ||
          std::holds_alternative<NodeEvicted>(fact) || std::holds_alternative<WishChanged>(fact) ||
          std::holds_alternative<NodeNoticed>(fact) ||
-         std::holds_alternative<PastRemembered>(fact) ||
-         std::holds_alternative<ProgressMade>(fact) || std::holds_alternative<StopDecided>(fact) ||
-         std::holds_alternative<JobFinished>(fact) || std::holds_alternative<JobResumed>(fact);
+         std::holds_alternative<PastRemembered>(fact) || std::holds_alternative<SizeChosen>(fact) ||
+         std::holds_alternative<WorldFormed>(fact) || std::holds_alternative<ProgressMade>(fact) ||
+         std::holds_alternative<StopDecided>(fact) || std::holds_alternative<JobFinished>(fact) ||
+         std::holds_alternative<JobResumed>(fact);
 }
 
 Assignment RunAssignment(const JobState& state, const NodeState& node) {

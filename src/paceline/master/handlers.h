@@ -19,6 +19,7 @@ struct Handlers {
   void operator()(const wire::PageAsked& asked) const;
   void operator()(const wire::StacksAsked& asked) const;
   void operator()(const wire::StopAsked& asked) const;
+  void operator()(const wire::ScaleAsked& asked) const;
   void operator()(const wire::EventsWanted& wanted) const;
   void operator()(const wire::WatchEnded& ended) const;
   void operator()(const RecordsRead& read) const;

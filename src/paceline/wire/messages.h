@@ -224,6 +224,15 @@ struct PlanStatus {
   bool operator==(const PlanStatus&) const = default;
 };
 
+struct SizeStatus {
+  uint32_t nodes_min = 0;
+  uint32_t nodes_max = 0;
+  uint32_t unit = 1;
+  uint32_t chosen = 0;    // by `paceline scale`; 0: none
+  bool can_keep = false;  // a step is known that a world of another size can restore
+  bool operator==(const SizeStatus&) const = default;
+};
+
 struct JobStatus {
   std::string job_id;
   std::string name;
@@ -252,6 +261,7 @@ struct JobStatus {
   std::vector<std::string> excluded_hosts;
   PlanStatus plan;
   std::optional<HangStatus> hang;  // none: no hang is suspected
+  SizeStatus size;
   bool operator==(const JobStatus&) const = default;
 };
 
@@ -285,6 +295,16 @@ struct StopRequest {
   int exit_code = 0;
   bool force = false;
   int signal = 0;  // first signal for ranks; 0: SIGTERM
+};
+
+struct ScaleRequest {
+  uint32_t nodes = 0;
+  bool at_once = false;  // even if steps are then done twice
+  bool dry_run = false;  // only whether it is possible
+  std::string why;
+};
+struct ScaleReply {
+  std::string refusal;  // why the job cannot have so many nodes; "": it can
 };
 
 // ---- `paceline open` ----

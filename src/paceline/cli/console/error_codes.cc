@@ -275,6 +275,10 @@ constexpr ErrorCode kCodes[] = {
      "node trains on until its absence costs no step, at the latest until its grace period is "
      "over. The replacement asks again and joins then."},
 
+    {"PL-E115", "the job cannot have so many nodes", kExitUsage,
+     "`paceline scale` changes the number of nodes within the limits of --nnodes, in multiples of "
+     "its unit, to a size that holds the model. The limits of a job never change: for other ones, "
+     "stop it and start a new run of its checkpoints."},
     {"PL-E120", "the request for a plan cannot be read", kExitUsage,
      "`paceline plan` needs a model (a script, a name or a config.json) and a cluster. "
      "docs/guides/planning.md shows each."},

@@ -32,7 +32,12 @@ struct GoodputLedger::Visitor {
 
   void operator()(const JobCreated& fact) const {
     const JobSpec& spec = fact.spec;
-    ledger.wanted_slots_ = static_cast<double>(spec.nodes_max) * spec.nproc_per_node;
+    ledger.ranks_per_node_ = spec.nproc_per_node;
+    ledger.wanted_slots_ = ledger.ranks_per_node_ * spec.nodes_max;
+  }
+
+  void operator()(const SizeChosen& fact) const {
+    ledger.wanted_slots_ = ledger.ranks_per_node_ * fact.nodes;
   }
 
   void operator()(const NodeJoined& fact) const {

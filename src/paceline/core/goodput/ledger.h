@@ -123,9 +123,10 @@ class GoodputLedger {
 
   std::map<NodeId, NodeTime> nodes_;  // joined and not gone
   std::array<double, kTimeClasses> sums_ = {};
-  double before_world_ = 0;                // the sum of all classes when the first world was formed
-  double wanted_ = 0;                      // slot-seconds since then
-  double wanted_slots_ = 0;                // of the whole job
+  double before_world_ = 0;  // the sum of all classes when the first world was formed
+  double wanted_ = 0;        // slot-seconds since then
+  double wanted_slots_ = 0;  // of the whole job, at the size that was chosen
+  double ranks_per_node_ = 0;
   TimeClass stage_ = TimeClass::kWaiting;  // of seated slots
   bool has_world_ = false;                 // the first world was formed
   bool is_over_ = false;                   // the job has ended; time stands still

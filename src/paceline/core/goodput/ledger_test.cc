@@ -323,6 +323,15 @@ TEST_F(GoodputLedgerTest, WhatACopyOfTheJournalLacksIsUnknown) {
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kUnknown), 4 * 10);
 }
 
+TEST_F(GoodputLedgerTest, ASizeThatAUserChoseLacksNoSeats) {
+  Form(4, {1, 2});
+  Fold(14, SizeChosen{.nodes = 1});
+  Form(14, {1});
+  EXPECT_DOUBLE_EQ(Report(34).scheduling, 1);
+  Fold(34, SizeChosen{.nodes = 2});
+  EXPECT_DOUBLE_EQ(Report(54).scheduling, (40.0 + 40 + 40) / (40 + 40 + 80));
+}
+
 TEST_F(GoodputLedgerTest, TheTimeBetweenAnEndAndItsResumptionDoesNotCount) {
   Train();
   Fold(20, JobFinished{.step = 20});

@@ -8,6 +8,7 @@
 
 namespace paceline::core {
 
+RungAnswer ConsiderResize(const LadderView& view);
 RungAnswer ConsiderRestartProcess(const LadderView& view);
 RungAnswer ConsiderRestartNode(const LadderView& view);
 RungAnswer ConsiderReplaceNode(const LadderView& view);
@@ -17,9 +18,10 @@ RungAnswer ConsiderStop(const LadderView& view);
 
 namespace {
 
-// Narrowest first. Stop is last but takes effect first: no other rung applies once the budget is
-// exhausted.
-constexpr std::array<RungEntry, 6> kLadder = {{
+// Narrowest first, but a size that was chosen goes before all: the world is formed anew anyway.
+// Stop is last but takes effect first: no other rung applies once the budget is exhausted.
+constexpr std::array<RungEntry, 7> kLadder = {{
+    {Rung::kResize, ConsiderResize},
     {Rung::kRestartProcess, ConsiderRestartProcess},
     {Rung::kRestartNode, ConsiderRestartNode},
     {Rung::kReplaceNode, ConsiderReplaceNode},

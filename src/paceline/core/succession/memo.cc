@@ -21,7 +21,8 @@ Memo MemoOf(const JobState& state) {
             .last_headline = Clipped(budget.last_headline),
             .last_failure_step = budget.last_failure_step,
             .worlds = WorldNumber(state.generation),
-            .excluded = state.excluded};
+            .excluded = state.excluded,
+            .chosen_nodes = state.size.nodes};
   for (const auto& [index, wished] : state.wished) {
     if (memo.replaced.size() >= Memo::kIndexesMax) break;
     if (wished.replaced > 0) memo.replaced[index] = wished.replaced;
@@ -50,6 +51,7 @@ void Apply(const Memo& memo, JobState* state) {
   state->step_max = std::max(state->step_max, memo.step_max);
   for (const auto& [index, replaced] : memo.replaced) state->wished[index].replaced = replaced;
   state->excluded = memo.excluded;
+  state->size.nodes = memo.chosen_nodes;
 }
 
 }  // namespace paceline::core

@@ -33,6 +33,7 @@ struct Memo {
   std::vector<std::string> excluded;      // hosts that get no node of the job, oldest first
   std::optional<int> exit_code;           // of a job that has ended
   std::string final_reason;
+  uint32_t chosen_nodes = 0;  // the size that a user chose; 0: none
   bool operator==(const Memo&) const = default;
 };
 

@@ -240,6 +240,11 @@ class Script {
                                  .grace = Time(words.at(2)),
                                  .exit_code = static_cast<int>(Number(words.at(1))),
                                  .force = force});
+    } else if (verb == "scale") {
+      cluster.Remark("a user chooses the size " + target);
+      cluster.Tell(SizeRequested{.nodes = static_cast<uint32_t>(Number(target)),
+                                 .at_once = words.size() > 2 && words[2] == "now",
+                                 .why = "paceline scale was typed"});
     } else if (verb == "gone") {
       cluster.Remark("a late word says that " + target + " is gone");
       cluster.Tell(NodeGone{target, "is gone", 1});

@@ -26,6 +26,14 @@ bool Tells(const JobState& state, const Watch& watch, const RankReport& rank,
 
 }  // namespace
 
+int64_t NewestCheckpoint(Turn& turn) {
+  const Watch& watch = turn.watch();
+  const auto in_memory = watch.checkpoints.newest_in_memory();
+  const auto& committed = turn.state().checkpoints.committed;
+  return std::max({watch.saved_step, in_memory.has_value() ? in_memory->step : int64_t{-1},
+                   committed.has_value() ? committed->saved.step : int64_t{-1}});
+}
+
 std::string WhyFree(Turn& turn, const WorldChange& change) {
   const JobState& state = turn.state();
   const std::string newer = " is newer than " + std::string(change.wanted_by);
@@ -40,8 +48,13 @@ std::string WhyFree(Turn& turn, const WorldChange& change) {
   }
   const auto& committed = state.checkpoints.committed;
   const uint32_t ranks_fixed = state.checkpoints.ranks_fixed;
-  if (committed.has_value() && committed->saved.step > change.saved_step &&
-      (ranks_fixed == 0 || ranks_fixed == change.next.world_size())) {
+  // The number of a step says nothing where a script counts each epoch anew. The first checkpoint
+  // that gets to storage may have been saved before.
+  const bool is_later =
+      committed.has_value() &&
+      (committed->saved.step > change.saved_step ||
+       (change.commits.has_value() && state.checkpoints.commits >= *change.commits + 2));
+  if (is_later && (ranks_fixed == 0 || ranks_fixed == change.next.world_size())) {
     MARK("a node leaves after a commit");
     return "the checkpoint of step " + std::to_string(committed->saved.step) + " in storage" +
            newer;

@@ -4,6 +4,7 @@
 // to another size. Docs: docs/guides/growth.md.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,12 +16,17 @@ namespace paceline::core {
 // How often to check whether ranks have continued; a new step alone does not trigger a check.
 inline constexpr Duration kLookAtSteps = Duration::Milliseconds(100);
 
+// The newest step of what the script reports, of what is in memory and of what is in storage; -1:
+// there is none.
+int64_t NewestCheckpoint(Turn& turn);
+
 struct WorldChange {
   World next;
   CheckpointLedger::Move move;
   std::string_view wanted_by;  // "the notice"
   Instant wanted_at;
-  int64_t saved_step = -1;  // newest checkpoint of the job then; -1: none
+  int64_t saved_step = -1;          // newest checkpoint of the job then; -1: none
+  std::optional<uint32_t> commits;  // how many were in storage then, as far as known
 };
 
 // Why the change costs no step now; "": it would cost some. The caller asks again after

@@ -7,6 +7,7 @@
 #include "paceline/core/next_world.h"
 #include "paceline/core/world/free_change.h"
 #include "paceline/core/world/membership.h"
+#include "paceline/core/world/resize.h"
 
 namespace paceline::core {
 
@@ -62,6 +63,7 @@ void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::st
   const JobState& state = turn.state();
   MARK("world grows");
   std::vector<RecordSeq> causes{state.growth.seq};
+  if (state.size.seq.value() != 0) causes.push_back(state.size.seq);
   for (const NodeId node : joiners.new_nodes) {
     if (causes.size() < kIncidentCausesMax) causes.push_back(state.Find(node)->cause);
   }
@@ -75,6 +77,14 @@ void DecideGrowth(Turn& turn, const Joiners& joiners, size_t size, const std::st
                             .reason = "grows from " + std::to_string(before) + " to " +
                                       std::to_string(size) + " nodes: " + why},
             std::move(causes));
+}
+
+// Why the world grows now even if steps are then done twice; "": it does not.
+std::string WhyAtOnce(const JobState& state) {
+  const bool is_chosen = state.size.nodes > state.world->seats.size();
+  if (is_chosen && state.size.at_once) return "requested at once";
+  const bool is_now = state.spec.grow == GrowPolicy::kNow;
+  return is_now ? "a node joined, and --grow now throws steps away for it" : "";
 }
 
 struct Leavers {
@@ -151,13 +161,15 @@ bool NoteGrowth(Turn& turn) {
   Watch& watch = turn.watch();
   if (!state.world || state.incident.pending || state.decision.pending) return false;
   if (!watch.leave_at.is_max()) return false;  // the world without the leavers takes joiners, too
+  if (IsAboveChosen(state)) return false;      // it is about to shrink
   if (!watch.dirty && turn.now() < watch.grow_at) return false;
   watch.dirty = false;
   watch.grow_at = Instant::Max();
-  const JobSpec& spec = state.spec;
   const size_t seats = state.world->seats.size();
   const WorldBounds bounds = state.NextBounds();
-  if (spec.grow == GrowPolicy::kNever || seats >= bounds.nodes_max) return false;
+  // A size that a user chose is reached whatever --grow says of nodes that come by themselves.
+  const bool may_grow = state.spec.grow != GrowPolicy::kNever || state.size.nodes > seats;
+  if (seats >= bounds.nodes_max || !may_grow) return false;
   if (watch.connected_count <= seats) return false;
 
   const Joiners joiners = FindJoiners(turn);
@@ -166,8 +178,9 @@ bool NoteGrowth(Turn& turn) {
   // Growing while a seated node is not well would drop it.
   const bool all_well = joiners.all.size() == seats + joiners.new_nodes.size();
   if (size <= seats || !all_well) return false;
-  if (spec.grow == GrowPolicy::kNow) {
-    DecideGrowth(turn, joiners, size, "a node joined, and --grow now throws steps away for it");
+  const std::string hurry = WhyAtOnce(state);
+  if (!hurry.empty()) {
+    DecideGrowth(turn, joiners, size, hurry);
     return true;
   }
   const NodeState& node = *state.Find(joiners.new_nodes.front());

@@ -1,10 +1,12 @@
 #include "paceline/core/world/wish.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 
 #include "paceline/base/mark.h"
+#include "paceline/core/world/free_change.h"
 
 namespace paceline::core {
 namespace {
@@ -24,13 +26,28 @@ bool IsAbsent(const JobState& state, uint32_t index) {
   return found != state.wished.end() && found->second.replaced > kReplacedMax;
 }
 
-// The newest step of what the script reports, of what is in memory and of what is in storage.
-int64_t NewestCheckpoint(Turn& turn) {
-  const Watch& watch = turn.watch();
-  const auto in_memory = watch.checkpoints.newest_in_memory();
-  const auto& committed = turn.state().checkpoints.committed;
-  return std::max({watch.saved_step, in_memory.has_value() ? in_memory->step : int64_t{-1},
-                   committed.has_value() ? committed->saved.step : int64_t{-1}});
+// The indexes that a job of a chosen size does not need: it neither trains on these nodes nor keeps
+// them as spares. Nodes that are there are kept before others.
+std::set<uint32_t> NotNeeded(const JobState& state) {
+  std::set<uint32_t> others;
+  if (state.size.nodes == 0) return others;
+  for (uint32_t index = 0; index < IndexEnd(state.spec); ++index) {
+    if (!IsAbsent(state, index)) others.insert(index);
+  }
+  size_t needed = state.NextBounds().nodes_max + state.spec.spares;
+  const auto keep = [&](uint32_t index) {
+    if (others.erase(index) > 0 && needed > 0) --needed;
+  };
+  for (const Seat& seat : state.last_world.seats) {
+    if (const auto index = IndexOfNode(state.NameOf(seat.node))) keep(*index);
+  }
+  for (const bool is_there : {true, false}) {
+    for (const uint32_t index : std::set<uint32_t>(others)) {
+      const NodeState* node = state.Find(NameOfNode(index));
+      if (needed > 0 && is_there == (node != nullptr && node->IsMember())) keep(index);
+    }
+  }
+  return others;
 }
 
 // A refusal for now if the node before it, which is under notice, still takes part.
@@ -68,6 +85,7 @@ Wish WishOf(const JobState& state) {
     if (wished.incarnation > 0) wish.incarnations[index] = wished.incarnation;
     if (wished.replaced > kReplacedMax) wish.absent.insert(index);
   }
+  if (state.spec.is_placed) wish.absent.merge(NotNeeded(state));
   return wish;
 }
 
@@ -79,7 +97,7 @@ bool IsFenced(const JobState& state, const std::string& name, uint32_t incarnati
   const bool is_leaver = node != nullptr && node->IsMember() && node->notice.has_value();
   if (is_leaver && incarnation + 1 == IncarnationOf(state, *index)) return false;
   return *index >= IndexEnd(state.spec) || IsAbsent(state, *index) ||
-         incarnation < IncarnationOf(state, *index);
+         NotNeeded(state).contains(*index) || incarnation < IncarnationOf(state, *index);
 }
 
 bool IsSuccessor(const JobState& state, const NodeLink& link, const NodeReport& report) {
@@ -104,7 +122,9 @@ std::optional<RefuseNode> CheckWished(const Turn& turn, const NodeRegistered& ev
   refusal.connection = event.connection;
   refusal.code = "PL-E110";
   refusal.what = "node " + report.name + " is not one that the master requested";
-  refusal.why = node != nullptr
+  const bool is_given_back = NotNeeded(state).contains(*index);
+  refusal.why = is_given_back ? "the job was made smaller, and has spares enough"
+                : node != nullptr
                     ? "incarnation " + std::to_string(report.incarnation) +
                           " of it was replaced, because it " + node->reason +
                           "; another one takes its place"

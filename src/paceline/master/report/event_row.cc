@@ -156,6 +156,12 @@ struct Filler {
     event.node = names.Of(fact.node);
     Detail("reason", fact.reason);
   }
+  void operator()(const core::SizeChosen& fact) {
+    Detail("nodes", std::to_string(fact.nodes));
+    if (fact.saved_step >= 0) Detail("saved_step", std::to_string(fact.saved_step));
+    Detail("at_once", YesNo(fact.at_once));
+    Detail("reason", fact.reason);
+  }
   void operator()(const core::WaitBegan& fact) { Detail("reason", fact.reason); }
   void operator()(const core::StopDecided& fact) {
     Detail("exit_code", std::to_string(fact.exit_code));

@@ -137,6 +137,17 @@ void AddHang(const core::Job& job, wire::JobStatus* status) {
   status->pending = Concat("no step for ", ToString(*status->since_step), ": ", told.sentence);
 }
 
+wire::SizeStatus SizeOf(const core::Job& job) {
+  const core::JobState& state = job.state();
+  return {.nodes_min = state.spec.nodes_min,
+          .nodes_max = state.spec.nodes_max,
+          .unit = state.spec.unit,
+          .chosen = state.size.nodes,
+          .can_keep = state.has_resumed || job.saved_step() >= 0 ||
+                      state.checkpoints.committed.has_value() ||
+                      job.checkpoints().newest_in_memory().has_value()};
+}
+
 }  // namespace
 
 wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host) {
@@ -173,6 +184,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     }
   }
   status.excluded_hosts = state.excluded;
+  status.size = SizeOf(job);
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
   for (const SlowFinding& finding : state.slow) {
     wire::SlowStatus& slow = status.slow.emplace_back();

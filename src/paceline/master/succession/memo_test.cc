@@ -22,7 +22,8 @@ TEST(Memo, ComesBackFromItsText) {
                         .replaced = {{1, 8}, {12, 2}},
                         .excluded = {"rack1-host2", "rack1-host3"},
                         .exit_code = 1,
-                        .final_reason = "your script fails"};
+                        .final_reason = "your script fails",
+                        .chosen_nodes = 3};
   EXPECT_EQ(ReadMemo(MemoText(memo)), memo);
 }
 

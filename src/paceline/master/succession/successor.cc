@@ -48,6 +48,7 @@ bool Successor::Take(Instant now, const MasterEvent& event) {
     return true;
   }
   const bool is_for_later = std::holds_alternative<wire::StopAsked>(*server) ||
+                            std::holds_alternative<wire::ScaleAsked>(*server) ||
                             std::holds_alternative<wire::SupervisorSaid>(*server);
   if (is_for_later) held_.push_back(event);
   return is_for_later;

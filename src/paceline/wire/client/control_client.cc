@@ -10,6 +10,7 @@
 #include "paceline/wire/client/dialler.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/codec/supervise_proto.h"
 
 namespace paceline::wire {
@@ -92,6 +93,18 @@ absl::Status ControlClient::Stop(const StopRequest& request) {
   ToProto(request, &encoded);
   pb::StopReply reply;
   return Outcome(parts_->stub->Stop(&context, encoded, &reply));
+}
+
+absl::StatusOr<ScaleReply> ControlClient::Scale(const ScaleRequest& request) {
+  grpc::ClientContext context;
+  RETURN_IF_ERROR(parts_->Prepare(&context));
+  pb::ScaleRequest encoded;
+  ToProto(request, &encoded);
+  pb::ScaleReply reply;
+  RETURN_IF_ERROR(Outcome(parts_->stub->Scale(&context, encoded, &reply)));
+  ScaleReply answer;
+  RETURN_IF_ERROR(FromProto(reply, &answer));
+  return answer;
 }
 
 absl::Status ControlClient::WatchEvents(uint64_t from_seq, bool follow,

@@ -43,6 +43,9 @@ class ControlClient {
   // OK when the stop is decided and durable; ranks may still run.
   absl::Status Stop(const StopRequest& request);
 
+  // Answered when the choice is durable; the job changes its size later.
+  absl::StatusOr<ScaleReply> Scale(const ScaleRequest& request);
+
   // Calls `take` for every durable event from `from_seq` (1 = all) on, in order. Without `follow`
   // it returns at the journal's end. With it, it returns when the master ends the stream (job
   // finished), when the connection breaks (UNAVAILABLE: call again with the next seq), or when

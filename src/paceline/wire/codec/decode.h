@@ -85,7 +85,7 @@ inline absl::Status Decode(pb::RankPhase from, std::string_view field, RankPhase
   return Shifted(from, field, RankPhase::kEnd, to);
 }
 inline absl::Status Decode(pb::Rung from, std::string_view field, core::Rung* to) {
-  return Shifted(from, field, core::Rung::kMoveLayers, to);
+  return Shifted(from, field, core::Rung::kResize, to);
 }
 
 inline absl::Status CheckName(std::string_view name, std::string_view field) {

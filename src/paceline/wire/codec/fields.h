@@ -70,6 +70,7 @@
 #define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence) F(is_lasting)
 #define PACELINE_AGENT_RETURNED(F) F(node) F(name) F(ranks)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
+#define PACELINE_SIZE_CHOSEN(F) F(nodes) F(saved_step) F(at_once) F(reason)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_LAST_STEPS(F) F(step) F(step_count) F(reached)
@@ -77,7 +78,7 @@
 #define PACELINE_WISH_CHANGED(F) F(name) F(incarnation) F(reason)
 #define PACELINE_MEMO(F) F(charged_failures) F(failures_without_progress) F(same_failure_count) \
   F(last_fingerprint) F(last_headline) F(last_failure_step) F(step_max) F(worlds) \
-  F(final_reason)
+  F(final_reason) F(chosen_nodes)
 #define PACELINE_NODE_NOTICED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence) F(quiet_for) F(later) \
   F(end_follows)
@@ -109,6 +110,9 @@
   F(goodput) F(steps_per_second) F(steps_total) F(age) F(journal) F(last_seq) F(final_reason)
 #define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
 #define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
+#define PACELINE_SCALE_REQUEST(F) F(nodes) F(at_once) F(dry_run) F(why)
+#define PACELINE_SCALE_REPLY(F) F(refusal)
+#define PACELINE_SIZE_STATUS(F) F(nodes_min) F(nodes_max) F(unit) F(chosen) F(can_keep)
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)
 #define PACELINE_WISH(F) F(seq) F(intent) F(size) F(spares)
 #define PACELINE_SUMMARY(F) F(phase) F(pending) F(nodes) F(spares) F(step) F(goodput) F(last) \

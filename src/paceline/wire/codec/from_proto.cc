@@ -8,6 +8,7 @@
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
+#include "paceline/wire/codec/size_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -352,6 +353,7 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   }
   to->excluded_hosts.assign(from.excluded_hosts().begin(), from.excluded_hosts().end());
   if (from.has_hang()) RETURN_IF_ERROR(FromProto(from.hang(), &to->hang.emplace()));
+  if (from.has_size()) RETURN_IF_ERROR(FromProto(from.size(), &to->size));
   if (from.has_plan()) RETURN_IF_ERROR(FromProto(from.plan(), &to->plan));
   return absl::OkStatus();
 }
@@ -467,6 +469,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kPastRemembered, PastRemembered, past_remembered)
     FACT(kAgentReturned, AgentReturned, agent_returned)
     FACT(kGrowthPlanned, GrowthPlanned, growth_planned)
+    FACT(kSizeChosen, SizeChosen, size_chosen)
     FACT(kWaitBegan, WaitBegan, wait_began)
     FACT(kStopDecided, StopDecided, stop_decided)
     FACT(kJobFinished, JobFinished, job_finished)

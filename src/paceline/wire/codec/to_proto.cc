@@ -7,6 +7,7 @@
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
+#include "paceline/wire/codec/size_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -333,6 +334,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
   for (const std::string& host : from.excluded_hosts) to->add_excluded_hosts(Encode(host));
   if (from.hang.has_value()) ToProto(*from.hang, to->mutable_hang());
+  if (from.size.nodes_max > 0) ToProto(from.size, to->mutable_size());
   if (from.plan.generation > 0) ToProto(from.plan, to->mutable_plan());
 }
 

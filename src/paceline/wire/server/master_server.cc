@@ -10,6 +10,7 @@
 #include "paceline/wire/client/channel.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/security/certificates.h"
 #include "paceline/wire/security/guard.h"
 #include "paceline/wire/server/server_parts.h"
@@ -102,6 +103,20 @@ class ControlRpc final : public v1::Control::CallbackService {
     if (status.ok()) status = ToGrpc(FromProto(*request, &asked.request));
     return Answer(context, status, [&asked](const Call& call) {
       asked.reply = [call](const absl::Status& result) { call->Finish(ToGrpc(result)); };
+      return std::move(asked);
+    });
+  }
+
+  grpc::ServerUnaryReactor* Scale(grpc::CallbackServerContext* context,
+                                  const v1::ScaleRequest* request, v1::ScaleReply* reply) override {
+    grpc::Status status = guard_->Check(*context);
+    ScaleAsked asked;
+    if (status.ok()) status = ToGrpc(FromProto(*request, &asked.request));
+    return Answer(context, status, [&asked, reply](const Call& call) {
+      asked.reply = [call, reply](const ScaleReply& result) {
+        ToProto(result, reply);
+        call->Finish(grpc::Status::OK);
+      };
       return std::move(asked);
     });
   }

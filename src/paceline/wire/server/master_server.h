@@ -31,6 +31,10 @@ struct AgentDisconnected {
 struct StatusAsked {
   std::function<void(JobStatus)> reply;  // call once, from any thread
 };
+struct ScaleAsked {
+  ScaleRequest request;
+  std::function<void(ScaleReply)> reply;  // call once, when the choice is durable
+};
 struct StopAsked {
   StopRequest request;
   std::function<void(absl::Status)> reply;  // call once, when durable
@@ -63,9 +67,9 @@ struct SupervisorSaid {
 struct SupervisorDetached {
   SupervisorId supervisor;
 };
-using ServerEvent =
-    std::variant<AgentSaid, AgentDisconnected, StatusAsked, StopAsked, EventsWanted, WatchEnded,
-                 SupervisorAttached, SupervisorSaid, SupervisorDetached, StacksAsked, PageAsked>;
+using ServerEvent = std::variant<AgentSaid, AgentDisconnected, StatusAsked, StopAsked, EventsWanted,
+                                 WatchEnded, SupervisorAttached, SupervisorSaid, SupervisorDetached,
+                                 StacksAsked, PageAsked, ScaleAsked>;
 
 struct MasterServerOptions {
   std::string listen;  // HOST:PORT; port 0: any
