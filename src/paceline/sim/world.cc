@@ -266,6 +266,7 @@ std::string SimWorld::Trouble() {
   const bool saves =
       options_.saves.is_used && options_.saves.terms.policy.kind != PersistPolicy::Kind::kAuto;
   if (saves && !has_committed_) return "no checkpoint got to storage since the healing";
+  if (std::string trouble = TroubleOfSize(); !trouble.empty()) return trouble;
   return TroubleOfProcesses(state.world->generation);
 }
 

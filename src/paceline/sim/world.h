@@ -87,6 +87,8 @@ class SimWorld {
   bool is_healed() const { return is_healed_; }
   // Repeated until a master receives it.
   void RequestStop(const core::StopRequested& stop);
+  // To the master that is there, if any.
+  void RequestSize(core::SizeRequested size);
   // For two canaries: agents do not wait for storage at the end.
   bool EndsInAHurry() const;
   // The master's host is lost with its journal, and after `pause` another one starts the next
@@ -182,6 +184,7 @@ class SimWorld {
   std::string Trouble();
   std::string TroubleOfProcesses(Generation generation);
   std::string TroubleOfWaiting();
+  std::string TroubleOfSize();
   std::vector<uint32_t> UsableNodes();
   // Whether the largest world of these nodes holds the model of the job's plan.
   bool HoldsModel(std::vector<uint32_t> nodes, const core::WorldBounds& bounds) const;

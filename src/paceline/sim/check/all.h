@@ -24,6 +24,7 @@ std::unique_ptr<Check> MakeGraceKept();
 std::unique_ptr<Check> MakeBounded();
 std::unique_ptr<Check> MakeNoOrphans();
 std::unique_ptr<Check> MakeSilenceNoticed();
+std::unique_ptr<Check> MakeSizeKept();
 std::unique_ptr<Check> MakeSlowRight();
 std::unique_ptr<Check> MakeFits();
 std::unique_ptr<Check> MakeSilenceWaitedFor();

@@ -56,6 +56,8 @@ class Check {
   virtual void Ended(SimWorld&, const RankProcess&, const ExitCause&) {}
   // The job was asked to stop, or this node's agent was asked to leave.
   virtual void StopAsked(SimWorld&, std::optional<uint32_t> /*node*/, Duration, bool /*force*/) {}
+  // A user asks for so many nodes.
+  virtual void SizeAsked(SimWorld&, uint32_t /*nodes*/) {}
   // The node's agent sends a signal to its rank.
   virtual void Signalled(SimWorld&, const RankProcess&, int /*signal*/) {}
   // A platform ends a node for which it has sent a notice. `is_calm`: in the seconds before,

@@ -47,6 +47,7 @@ constexpr CheckEntry kChecks[] = {
     {"leaves_in_time", "a node under notice has left before its platform ends it",
      MakeLeavesInTime},
     {"fits", "no world forms whose devices are known not to hold the model", MakeFits},
+    {"size_kept", "no world forms with more nodes than the user chose", MakeSizeKept},
     {"slow_right", "a rank is called slow only if it is", MakeSlowRight},
     {"ledger_right", "the ledger of the journal has the times that were", MakeLedgerRight},
     {"silence_waited_for",

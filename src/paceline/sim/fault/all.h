@@ -56,6 +56,7 @@ void MasterHostLost(SimWorld& world, Prng& prng);
 void OldMasterReturns(SimWorld& world, Prng& prng);
 void LostCopies(SimWorld& world, Prng& prng);
 void TakeAway(SimWorld& world, Prng& prng);
+void Resize(SimWorld& world, Prng& prng);
 void LastingSilence(SimWorld& world, Prng& prng);
 
 }  // namespace paceline::sim

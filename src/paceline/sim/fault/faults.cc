@@ -11,6 +11,9 @@ bool SavesOnHosts(const Options& options) { return HasCheckpointer(options) && H
 bool HasSmallerHosts(const Options& options) {
   return options.late_node_count > 0 && options.spec.nproc_per_node > 1;
 }
+bool HasSizes(const Options& options) {
+  return options.spec.nodes_min + options.spec.unit <= options.spec.nodes_max;
+}
 bool SavesSometimes(const Options& options) { return options.checkpoint_every != 1; }
 
 constexpr Fault kFaults[] = {
@@ -86,6 +89,9 @@ constexpr Fault kFaults[] = {
     // a platform
     {"notice", "a platform tells that it takes a node away, and does so", TakeAway, nullptr,
      /*lasts=*/false, FaultFamily::kPlatform},
+    // a user
+    {"resize", "a user makes the job smaller or larger, at once or when it costs no step", Resize,
+     HasSizes, /*lasts=*/false, FaultFamily::kUser},
     // never healed
     {"lasting_silence", "nodes freeze, are cut off or stop sending, for ever", LastingSilence,
      nullptr, /*lasts=*/true},

@@ -16,6 +16,7 @@ constexpr std::string_view kTwice[] = {"signals_twice"};
 constexpr std::string_view kFewerNodes[] = {"kill_node", "leave_node"};
 constexpr std::string_view kStops[] = {"freeze_rank"};
 constexpr std::string_view kNotices[] = {"notice"};
+constexpr std::string_view kSizes[] = {"resize"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -69,6 +70,7 @@ constexpr CanaryEntry kCanaries[] = {
      kOldMasters},
     {Canary::kForgetImages, "forget_images", "a node drops its images when another master comes",
      kNextMasters},
+    {Canary::kOtherSize, "other_size", "the master hears another size than the user typed", kSizes},
     {Canary::kForgetNotice, "forget_notice", "the master does not hear that a node is taken away",
      kNotices},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},

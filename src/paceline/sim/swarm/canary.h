@@ -46,6 +46,7 @@ enum class Canary {
   kTrustOldMaster,       // a node follows a master of an older term
   kForgetImages,         // a node drops its images when another master comes
   kForgetNotice,         // the master does not hear that a platform takes a node away
+  kOtherSize,            // the master hears another size than the user typed
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

@@ -299,6 +299,7 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   Prng pace = prng.Fork();
   Prng platform = prng.Fork();
   Prng plan = prng.Fork();
+  Prng user = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
@@ -309,6 +310,7 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   DrawLasting(lasting, overrides, options);
   options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, overrides, options);
   DrawFamily(FaultFamily::kPlatform, platform, overrides, options);
+  DrawFamily(FaultFamily::kUser, user, overrides, options);
   if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
   // Steps shorter or longer than a fault's effect on storage.
   const bool must_end = overrides.canary == Canary::kCallItDone && options.total_steps == 0;
