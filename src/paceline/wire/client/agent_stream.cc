@@ -14,18 +14,12 @@ using AgentCall = ClientStream<pb::AgentMessage, pb::MasterMessage>;
 
 }  // namespace
 
-struct SharedChannel::Parts {
-  std::shared_ptr<grpc::Channel> channel;  // owners: this, and the stubs made from it
-};
-
-SharedChannel::SharedChannel(const std::string& address, const Credentials& credentials)
-    : parts_(std::make_unique<Parts>(Parts{Dial(address, credentials)})) {}
-SharedChannel::~SharedChannel() = default;
-
 class AgentStream::Channel {
  public:
   Channel(AgentStreamOptions options, Sink sink)
-      : options_(std::move(options)), sink_(std::move(sink)), dialler_(MakeDialler(options_)) {
+      : options_(std::move(options)),
+        sink_(std::move(sink)),
+        dialler_(Route(options_.address, options_.relays, options_.who), options_.credentials) {
     stream_ = std::make_shared<AgentCall>(
         AgentCall::Hooks{
             .call =
@@ -62,11 +56,6 @@ class AgentStream::Channel {
   void Flush(Duration timeout) { stream_->Flush(timeout); }
 
  private:
-  static Dialler MakeDialler(const AgentStreamOptions& options) {
-    if (options.channel != nullptr) return Dialler(options.channel->parts_->channel);
-    return {Route(options.address, options.relays, options.who), options.credentials};
-  }
-
   AgentCall::Verdict Heard(const pb::MasterMessage& encoded) {
     absl::StatusOr<MasterMessage> message = FromProto(encoded);
     // An unreadable message is not from this job's master, so the agent connects again.

@@ -28,20 +28,6 @@ using AgentStreamEvent =
     std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal, CheckpointOrder,
                  EvidenceOrder, JournalBytes, JournalWanted>;
 
-// One connection for the streams of several agents, for processes that act for many agents at once.
-class SharedChannel {
- public:
-  SharedChannel(const std::string& address, const Credentials& credentials);
-  ~SharedChannel();
-  SharedChannel(const SharedChannel&) = delete;
-  SharedChannel& operator=(const SharedChannel&) = delete;
-
- private:
-  friend class AgentStream;
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
-};
-
 struct AgentStreamOptions {
   std::string address;              // of the master, host:port
   std::vector<std::string> relays;  // host:port; tried before the master, see route.h
@@ -50,7 +36,6 @@ struct AgentStreamOptions {
   Duration reconnect_delay = Duration::Milliseconds(50);
   Duration reconnect_delay_max = Duration::Seconds(1);
   uint64_t jitter_seed = 0;
-  const SharedChannel* channel = nullptr;  // null: a connection of its own
 };
 
 class AgentStream {
