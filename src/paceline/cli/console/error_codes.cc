@@ -261,6 +261,11 @@ constexpr ErrorCode kCodes[] = {
      "Over TLS a host's certificate lists the nodes that its agents may register. A certificate "
      "that was copied from another host, or a run directory whose nodes were renamed, does not "
      "fit. Start the host again with the join string."},
+    {"PL-E107", "another user holds the master's port", kExitNotAuthorised,
+     "On loopback without TLS, the token is sent only to a process of the same user or of root. "
+     "The master may have died, and another user's process listens on its port now; or the job is "
+     "another user's. Start the job with --tls: then the master proves by its certificate who it "
+     "is."},
     {"PL-E110", "the master did not request this node", kExitFenced,
      "On a platform, the master names the nodes. A lost node is replaced by its next "
      "incarnation. If the old one comes back, for example after a network cut, it is refused "

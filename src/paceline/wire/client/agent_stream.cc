@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "paceline/base/status_macros.h"
 #include "paceline/v1/master.grpc.pb.h"
 #include "paceline/wire/client/client_stream.h"
 #include "paceline/wire/client/dialler.h"
@@ -22,13 +23,15 @@ class AgentStream::Channel {
         dialler_(Route(options_.address, options_.relays, options_.who), options_.credentials) {
     stream_ = std::make_shared<AgentCall>(
         AgentCall::Hooks{
-            .call =
-                [this](grpc::ClientContext* context, AgentCall::Reactor* reactor) {
-                  AddToken(context, options_.credentials);
-                  is_registered_ = false;
-                  stub_ = pb::Master::NewStub(dialler_.Next());
-                  stub_->async()->Attach(context, reactor);
-                },
+            .call = [this](grpc::ClientContext* context,
+                           AgentCall::Reactor* reactor) -> absl::Status {
+              AddToken(context, options_.credentials);
+              is_registered_ = false;
+              ASSIGN_OR_RETURN(const auto channel, dialler_.Next());
+              stub_ = pb::Master::NewStub(channel);
+              stub_->async()->Attach(context, reactor);
+              return absl::OkStatus();
+            },
             .on_open =
                 [this] {
                   dialler_.Opened();

@@ -40,8 +40,9 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
   using Reactor = grpc::ClientBidiReactor<Out, In>;
   enum class Verdict { kGoOn, kReconnect, kStop };
   struct Hooks {
-    // Starts the RPC with this context and reactor.
-    std::function<void(grpc::ClientContext*, Reactor*)> call;
+    // Starts the RPC with this context and reactor. On an error there is no RPC, and the attempt
+    // ends with that error.
+    std::function<absl::Status(grpc::ClientContext*, Reactor*)> call;
     std::function<void()> on_open;
     std::function<Verdict(const In&)> on_message;
     std::function<void(const grpc::Status&)> on_broken;
@@ -113,15 +114,20 @@ class ClientStream : public std::enable_shared_from_this<ClientStream<Out, In>> 
   };
 
   void Dial() {
-    const std::lock_guard lock(mutex_);
-    is_pausing_ = false;
-    if (is_stopped_) {
-      changed_.notify_all();
-      return;
+    Attempt* attempt = nullptr;
+    {
+      const std::lock_guard lock(mutex_);
+      is_pausing_ = false;
+      if (is_stopped_) {
+        changed_.notify_all();
+        return;
+      }
+      attempt = attempt_ = new Attempt(this->shared_from_this());
     }
-    attempt_ = new Attempt(this->shared_from_this());
-    hooks_.call(&attempt_->context, attempt_);
-    attempt_->StartCall();
+    // Without the lock, because connecting may take a while. Only this attempt's end frees it.
+    const absl::Status started = hooks_.call(&attempt->context, attempt);
+    if (!started.ok()) return Ended(attempt, ToGrpc(started));
+    attempt->StartCall();
   }
 
   void Opened(Attempt* attempt, bool ok) {

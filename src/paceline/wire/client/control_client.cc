@@ -12,6 +12,7 @@
 #include "paceline/wire/codec/from_proto.h"
 #include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/codec/supervise_proto.h"
+#include "paceline/wire/speech.h"
 
 namespace paceline::wire {
 namespace {
@@ -22,47 +23,51 @@ using SupervisorCall = ClientStream<pb::SupervisorMessage, pb::SupervisorOrder>;
 
 struct ControlClient::Parts {
   ControlClientOptions options;
-  std::shared_ptr<grpc::Channel> channel;  // `stub` shares it
-  std::unique_ptr<pb::Control::Stub> stub;
-  std::mutex mutex;  // guards the two below
+  std::shared_ptr<grpc::Channel> kept;  // for all calls; null: each call has its own
+  std::mutex mutex;                     // guards the two below
   grpc::ClientContext* watching = nullptr;
   bool is_cancelled = false;
 
   // Waits for a restarting master, up to the timeout.
-  absl::Status Prepare(grpc::ClientContext* context) {
+  absl::StatusOr<std::unique_ptr<pb::Control::Stub>> Prepare(grpc::ClientContext* context) const {
     const auto until =
         std::chrono::system_clock::now() + std::chrono::nanoseconds(options.timeout.nanoseconds());
     AddToken(context, options.credentials);
     context->set_wait_for_ready(true);
     context->set_deadline(until);
-    return AwaitConnection(channel.get(), options.address, options.credentials, until);
+    std::shared_ptr<grpc::Channel> channel = kept;
+    if (channel == nullptr) {
+      ASSIGN_OR_RETURN(channel, DialUntil(options.address, options.credentials, until));
+    } else {
+      RETURN_IF_ERROR(AwaitConnection(channel.get(), options.address, options.credentials, until));
+    }
+    return pb::Control::NewStub(channel);
+  }
+
+  absl::Status Outcome(const grpc::Status& status) const {
+    // If there was never a connection, the error is that no process answered, not a timeout.
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return absl::UnavailableError("the master does not answer");
+    }
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE && kept == nullptr) {
+      RETURN_IF_ERROR(CheckSpeech(options.address, /*wants_tls=*/false, kProbePatience));
+    }
+    return ToAbsl(status);
   }
 };
 
 ControlClient::ControlClient(ControlClientOptions options) : parts_(std::make_unique<Parts>()) {
   parts_->options = std::move(options);
-  parts_->channel = Dial(parts_->options.address, parts_->options.credentials);
-  parts_->stub = pb::Control::NewStub(parts_->channel);
+  const auto& [address, credentials, timeout] = parts_->options;
+  if (ConnectsAgain(address, credentials)) parts_->kept = *Dial(address, credentials);
 }
 ControlClient::~ControlClient() = default;
 
-namespace {
-
-// If there was never a connection, the error is that no process answered, not a timeout.
-absl::Status Outcome(const grpc::Status& status) {
-  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::UnavailableError("the master does not answer");
-  }
-  return ToAbsl(status);
-}
-
-}  // namespace
-
 absl::StatusOr<JobStatus> ControlClient::GetStatus() {
   grpc::ClientContext context;
-  RETURN_IF_ERROR(parts_->Prepare(&context));
+  ASSIGN_OR_RETURN(const auto stub, parts_->Prepare(&context));
   pb::JobStatus reply;
-  RETURN_IF_ERROR(Outcome(parts_->stub->GetStatus(&context, {}, &reply)));
+  RETURN_IF_ERROR(parts_->Outcome(stub->GetStatus(&context, {}, &reply)));
   JobStatus status;
   RETURN_IF_ERROR(FromProto(reply, &status));
   return status;
@@ -70,9 +75,9 @@ absl::StatusOr<JobStatus> ControlClient::GetStatus() {
 
 absl::StatusOr<JobStacks> ControlClient::GetStacks() {
   grpc::ClientContext context;
-  RETURN_IF_ERROR(parts_->Prepare(&context));
+  ASSIGN_OR_RETURN(const auto stub, parts_->Prepare(&context));
   pb::JobStacks reply;
-  RETURN_IF_ERROR(Outcome(parts_->stub->GetStacks(&context, {}, &reply)));
+  RETURN_IF_ERROR(parts_->Outcome(stub->GetStacks(&context, {}, &reply)));
   JobStacks stacks;
   RETURN_IF_ERROR(FromProto(reply, &stacks));
   return stacks;
@@ -80,28 +85,28 @@ absl::StatusOr<JobStacks> ControlClient::GetStacks() {
 
 absl::StatusOr<PageLink> ControlClient::OpenPage() {
   grpc::ClientContext context;
-  RETURN_IF_ERROR(parts_->Prepare(&context));
+  ASSIGN_OR_RETURN(const auto stub, parts_->Prepare(&context));
   pb::PageLink reply;
-  RETURN_IF_ERROR(Outcome(parts_->stub->OpenPage(&context, {}, &reply)));
+  RETURN_IF_ERROR(parts_->Outcome(stub->OpenPage(&context, {}, &reply)));
   return PageLink{.http = reply.http(), .code = reply.code(), .host = reply.host()};
 }
 
 absl::Status ControlClient::Stop(const StopRequest& request) {
   grpc::ClientContext context;
-  RETURN_IF_ERROR(parts_->Prepare(&context));
+  ASSIGN_OR_RETURN(const auto stub, parts_->Prepare(&context));
   pb::StopRequest encoded;
   ToProto(request, &encoded);
   pb::StopReply reply;
-  return Outcome(parts_->stub->Stop(&context, encoded, &reply));
+  return parts_->Outcome(stub->Stop(&context, encoded, &reply));
 }
 
 absl::StatusOr<ScaleReply> ControlClient::Scale(const ScaleRequest& request) {
   grpc::ClientContext context;
-  RETURN_IF_ERROR(parts_->Prepare(&context));
+  ASSIGN_OR_RETURN(const auto stub, parts_->Prepare(&context));
   pb::ScaleRequest encoded;
   ToProto(request, &encoded);
   pb::ScaleReply reply;
-  RETURN_IF_ERROR(Outcome(parts_->stub->Scale(&context, encoded, &reply)));
+  RETURN_IF_ERROR(parts_->Outcome(stub->Scale(&context, encoded, &reply)));
   ScaleReply answer;
   RETURN_IF_ERROR(FromProto(reply, &answer));
   return answer;
@@ -109,6 +114,11 @@ absl::StatusOr<ScaleReply> ControlClient::Scale(const ScaleRequest& request) {
 
 absl::Status ControlClient::WatchEvents(uint64_t from_seq, bool follow,
                                         const std::function<bool(const JobEvent&)>& take) {
+  std::shared_ptr<grpc::Channel> channel = parts_->kept;
+  if (channel == nullptr) {
+    ASSIGN_OR_RETURN(channel, Dial(parts_->options.address, parts_->options.credentials));
+  }
+  const auto stub = pb::Control::NewStub(channel);
   grpc::ClientContext context;
   // Following lasts as long as the job, so only the connecting has a timeout.
   AddToken(&context, parts_->options.credentials);
@@ -120,7 +130,7 @@ absl::Status ControlClient::WatchEvents(uint64_t from_seq, bool follow,
   pb::WatchEventsRequest request;
   request.set_from_seq(from_seq);
   request.set_follow(follow);
-  auto reader = parts_->stub->WatchEvents(&context, request);
+  auto reader = stub->WatchEvents(&context, request);
   pb::JobEvents page;
   absl::Status status;
   bool goes_on = true;
@@ -154,12 +164,14 @@ class SupervisorStream::Channel {
         dialler_(std::move(route), options_.credentials) {
     stream_ = std::make_shared<SupervisorCall>(
         SupervisorCall::Hooks{
-            .call =
-                [this](grpc::ClientContext* context, SupervisorCall::Reactor* reactor) {
-                  AddToken(context, options_.credentials);
-                  stub_ = pb::Control::NewStub(dialler_.Next());
-                  stub_->async()->Supervise(context, reactor);
-                },
+            .call = [this](grpc::ClientContext* context,
+                           SupervisorCall::Reactor* reactor) -> absl::Status {
+              AddToken(context, options_.credentials);
+              ASSIGN_OR_RETURN(const auto channel, dialler_.Next());
+              stub_ = pb::Control::NewStub(channel);
+              stub_->async()->Supervise(context, reactor);
+              return absl::OkStatus();
+            },
             .on_open =
                 [this] {
                   dialler_.Opened();

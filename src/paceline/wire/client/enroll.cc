@@ -16,7 +16,8 @@ absl::StatusOr<Credentials> Enroll(const JoinString& join,
   ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
   ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, "a host"));
 
-  const auto stub = v1::Enrollment::NewStub(Dial(join.address, credentials));
+  ASSIGN_OR_RETURN(const auto channel, Dial(join.address, credentials));
+  const auto stub = v1::Enrollment::NewStub(channel);
   grpc::ClientContext context;
   AddToken(&context, credentials);
   context.set_wait_for_ready(true);

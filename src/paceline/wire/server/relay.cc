@@ -23,6 +23,7 @@ namespace {
 // the master may be gone, or only this relay's link to it.
 constexpr auto kOpenPatience = std::chrono::seconds(5);
 
+constexpr std::string_view kMasterAway = "the relay does not reach the master";
 constexpr std::string_view kEnroll = "/paceline.v1.Enrollment/Enroll";
 
 ServerCredentials ServingAs(const Credentials& own) {
@@ -65,6 +66,64 @@ class CallCount {
   uint32_t open_ = 0;
 };
 
+// The channel to the master for all calls. Thread-safe.
+class WayUp {
+ public:
+  using Stub = std::shared_ptr<grpc::GenericStub>;  // owners: this, and each call on it
+
+  WayUp(std::string address, Credentials credentials)
+      : address_(std::move(address)), credentials_(std::move(credentials)) {}
+
+  absl::StatusOr<Stub> Get() {
+    const std::lock_guard lock(mutex_);
+    if (stub_ == nullptr) {
+      ASSIGN_OR_RETURN(channel_, Dial(address_, credentials_));
+      stub_ = std::make_shared<grpc::GenericStub>(channel_);
+    }
+    return stub_;
+  }
+  // Blocks while the connection stands. True: the master does not accept connections any more.
+  bool AwaitChange() {
+    const absl::StatusOr<Stub> stub = Get();
+    if (!stub.ok()) return true;
+    const std::shared_ptr<grpc::Channel> channel = Channel();
+    const bool connects_again = ConnectsAgain(address_, credentials_);
+    const grpc_connectivity_state state = channel->GetState(/*try_to_connect=*/connects_again);
+    const bool is_broken =
+        state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN;
+    if (is_broken && connects_again) return true;
+    if (is_broken || (state == GRPC_CHANNEL_IDLE && !connects_again)) {
+      Broken(*stub);
+    } else {
+      channel->WaitForStateChange(state, std::chrono::system_clock::time_point::max());
+    }
+    return false;
+  }
+  // A call on that stub failed for lack of a connection.
+  void Broken(const Stub& stub) {
+    const std::lock_guard lock(mutex_);
+    if (stub == stub_ && !ConnectsAgain(address_, credentials_)) stub_ = nullptr;
+  }
+
+ private:
+  std::shared_ptr<grpc::Channel> Channel() {
+    const std::lock_guard lock(mutex_);
+    return channel_;
+  }
+
+  const std::string address_;
+  const Credentials credentials_;
+  std::mutex mutex_;  // guards the members below
+  std::shared_ptr<grpc::Channel> channel_;  // owners: this, stub_
+  Stub stub_;
+};
+
+// What all calls of a relay share.
+struct CallShare {
+  CallCount count;
+  WayUp way_up;
+};
+
 // One relayed call. At most one message is in flight in each direction, so a slow reader slows its
 // writer, and nothing is queued here.
 //
@@ -76,17 +135,17 @@ class CallCount {
 // has failed. So it cannot end while the caller may still send, or while Down writes.
 class RelayedCall {
  public:
-  RelayedCall(grpc::GenericCallbackServerContext* context, grpc::GenericStub* stub,
-              std::shared_ptr<CallCount> count)
-      : count_(std::move(count)), down_(this), up_(this) {
-    count_->Begin();
+  RelayedCall(grpc::GenericCallbackServerContext* context, WayUp::Stub stub,
+              std::shared_ptr<CallShare> share)
+      : share_(std::move(share)), stub_(std::move(stub)), down_(this), up_(this) {
+    share_->count.Begin();
     const auto authorization = context->client_metadata().find("authorization");
     up_context_.AddMetadata("authorization",
                             {authorization->second.data(), authorization->second.size()});
     const std::string nodes = JoinWith(NodesOfPeer(*context), ",");
     if (!nodes.empty()) up_context_.AddMetadata(kNodesHeader, nodes);
     up_context_.set_wait_for_ready(true);
-    stub->PrepareBidiStreamingCall(&up_context_, context->method(), {}, &up_);
+    stub_->PrepareBidiStreamingCall(&up_context_, context->method(), {}, &up_);
     up_.AddHold();
   }
 
@@ -136,7 +195,7 @@ class RelayedCall {
   void MasterOpened(bool ok) {
     if (ok) {
       is_open_ = true;
-      count_->Open();
+      share_->count.Open();
       patience_.Cancel();
       down_.StartSendInitialMetadata();
     }
@@ -167,21 +226,23 @@ class RelayedCall {
   }
   void MasterEnded(const grpc::Status& status) {
     patience_.Cancel();
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) share_->way_up.Broken(stub_);
     const bool is_impatience = !is_open_ && status.error_code() == grpc::StatusCode::CANCELLED;
-    down_.Finish(is_impatience ? grpc::Status(grpc::StatusCode::UNAVAILABLE,
-                                              "the relay does not reach the master")
-                               : status);
+    down_.Finish(is_impatience
+                     ? grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(kMasterAway))
+                     : status);
     Release();
   }
 
   // Parts: Down, Up and the alarm.
   void Release() {
     if (parts_left_.fetch_sub(1) > 1) return;
-    count_->End(is_open_);
+    share_->count.End(is_open_);
     delete this;
   }
 
-  const std::shared_ptr<CallCount> count_;  // owners: the service, each call of it
+  const std::shared_ptr<CallShare> share_;  // owners: the service, each call of it
+  const WayUp::Stub stub_;
   std::atomic<int> parts_left_ = 3;
   std::atomic<bool> is_open_ = false;
   grpc::ClientContext up_context_;
@@ -210,8 +271,7 @@ class Relay::Service final : public grpc::CallbackGenericService {
         guard_(serving_,
                UnprovenConnections::BoundsFor(options_.listen, options_.unproven_per_peer_max,
                                               options_.calls_max, DescriptorLimit())),
-        to_master_(Dial(options_.master, options_.credentials)),
-        stub_(to_master_) {}
+        share_(new CallShare{.way_up = {options_.master, options_.credentials}}) {}
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(const auto builder, BeginServer(serving_));
@@ -223,12 +283,9 @@ class Relay::Service final : public grpc::CallbackGenericService {
 
   int port() const { return server_->port(); }
   void WaitUntilMasterHasGone() {
-    for (;;) {
-      calls_->WaitUntilNoneIsOpen();
-      const grpc_connectivity_state state = to_master_->GetState(/*try_to_connect=*/true);
-      if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return;
-      to_master_->WaitForStateChange(state, std::chrono::system_clock::time_point::max());
-    }
+    do {
+      share_->count.WaitUntilNoneIsOpen();
+    } while (!share_->way_up.AwaitChange());
   }
 
  private:
@@ -237,11 +294,16 @@ class Relay::Service final : public grpc::CallbackGenericService {
     // A host that enrolls has no certificate yet. The master checks its token as well.
     grpc::Status status =
         context->method() == kEnroll ? guard_.CheckToken(*context) : guard_.Check(*context);
-    if (status.ok() && calls_->all() >= options_.calls_max) {
+    if (status.ok() && share_->count.all() >= options_.calls_max) {
       status = {grpc::StatusCode::RESOURCE_EXHAUSTED, "this relay has no room"};
     }
     if (!status.ok()) return new DeniedCall(status);
-    auto* call = new RelayedCall(context, &stub_, calls_);  // deletes itself
+    auto stub = share_->way_up.Get();
+    if (absl::IsUnavailable(stub.status())) {
+      return new DeniedCall({grpc::StatusCode::UNAVAILABLE, std::string(kMasterAway)});
+    }
+    if (!stub.ok()) return new DeniedCall(ToGrpc(stub.status()));
+    auto* call = new RelayedCall(context, *std::move(stub), share_);  // deletes itself
     call->Begin();
     return call->down();
   }
@@ -249,11 +311,8 @@ class Relay::Service final : public grpc::CallbackGenericService {
   const RelayOptions options_;
   const ServerCredentials serving_;
   const Guard guard_;
-  const std::shared_ptr<grpc::Channel> to_master_;  // owners: this, stub_
-  grpc::GenericStub stub_;
-  // Owners: this, each call.
-  const std::shared_ptr<CallCount> calls_ = std::make_shared<CallCount>();
-  std::unique_ptr<JobServer> server_;  // last: its callees must outlive it
+  const std::shared_ptr<CallShare> share_;  // owners: this, each call
+  std::unique_ptr<JobServer> server_;       // last: its callees must outlive it
 };
 
 Relay::Relay(std::unique_ptr<Service> service) : service_(std::move(service)) {}

@@ -105,8 +105,8 @@ TEST_F(StreamTest, AQuestionOfAPersonAndOneOfTheMasterAreBothSent) {
 TEST_F(StreamTest, NonsenseEndsTheStreamAndNothingElse) {
   Serve();
   const auto channel = Dial(address_, client_credentials_);
-  ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + kDeadline));
-  const auto stub = pb::Master::NewStub(channel);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  const auto stub = pb::Master::NewStub(*channel);
   const auto refused = [&](const pb::AgentMessage& first, const pb::AgentMessage& second) {
     grpc::ClientContext context;
     AddToken(&context, client_credentials_);
@@ -161,8 +161,8 @@ grpc::StatusCode OutcomeOf(grpc::GenericStub* stub, const std::string& name,
 TEST_F(StreamTest, NoRpcWithoutTheToken) {
   Serve();
   const auto channel = Dial(address_, client_credentials_);
-  grpc::GenericStub stub(channel);
-  ASSERT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + kDeadline));
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  grpc::GenericStub stub(*channel);
   int methods = 0;
   uint32_t failures = 0;
   uint32_t explained = 0;
