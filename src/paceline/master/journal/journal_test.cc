@@ -353,7 +353,11 @@ TEST_F(JournalTest, ACutOffFileIsNoEmptyJournal) {
 TEST_F(JournalTest, AnotherTableOrAHugeRowIsDamage) {
   WriteAndCopy(7, dir_ / "copy");
   for (const char* change :
-       {"UPDATE records SET payload = zeroblob(20000000) WHERE seq = 3", "DROP TABLE records"}) {
+       {"UPDATE records SET payload = zeroblob(20000000) WHERE seq = 3", "DROP TABLE records",
+        // Without end, if it is asked.
+        "CREATE VIEW records AS WITH RECURSIVE n(seq) AS (SELECT 1 UNION ALL SELECT seq + 1 FROM n)"
+        " SELECT seq, 0 AS at_ns, 0 AS wall_ns, '' AS kind, '' AS causes, x'' AS payload FROM n"
+        " WHERE seq < 0"}) {
     sqlite3* db = nullptr;
     ASSERT_EQ(sqlite3_open(Path().c_str(), &db), SQLITE_OK);
     EXPECT_TRUE(Execute(db, Path(), change).ok());
