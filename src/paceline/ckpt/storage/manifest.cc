@@ -19,7 +19,9 @@ using nlohmann::json;
 
 constexpr char kManifestSchema[] = "paceline.checkpoint/1";
 constexpr size_t kNameBytesMax = 128;
-constexpr uint32_t kRanksMax = 1u << 24;
+constexpr uint32_t kRanksMax = 1u << 17;
+// A rank has at most ten: its own, and three files with two lists of hashes each.
+constexpr uint64_t kContainersMax = uint64_t{10} * kRanksMax;
 constexpr uint64_t kManifestDepthMax = 8;  // of the JSON; a manifest has 4
 
 std::optional<uint64_t> FromHex(const json& value) {
@@ -57,6 +59,11 @@ Result<std::string> Name(const json& object, const char* name) {
     return BadManifest(Concat("has no plain file name as ", name));
   }
   return value.get<std::string>();
+}
+
+Failure TooManyRanks() {
+  return {FailureKind::kTooLarge, Concat("the manifest has more in it than one of ", kRanksMax,
+                                         " ranks, the most that are read")};
 }
 
 Result<std::vector<uint64_t>> Hashes(const json& from) {
@@ -133,6 +140,30 @@ Result<ManifestRank> ParseRank(const json& from, const std::set<std::string>& na
   }
   if (!names.contains(rank.notes)) return BadManifest("names notes that it does not list");
   return rank;
+}
+
+// The fields of a manifest whose text is bounded and as it was written.
+Result<json> CheckedFields(std::string_view text) {
+  const JsonLimit limit = JsonLimit::PerByte(text.size(), kManifestDepthMax, 16, 12);
+  const JsonShape shape = ShapeOfJson(text, kManifestDepthMax);
+  if (shape.containers > kContainersMax) return TooManyRanks();
+  if (text.size() > kManifestBytesMax || !limit.Holds(shape)) {
+    return Failure{FailureKind::kTooLarge, "the manifest has more in it than one of its size has"};
+  }
+  json parsed = ParseJson(text);
+  if (!parsed.is_object()) return BadManifest("is not a JSON object");
+  // Before the check, which takes seconds for such a text.
+  if (At(parsed, "ranks").size() > kRanksMax) return TooManyRanks();
+  const json& schema = At(parsed, "schema");
+  RETURN_IF_ERROR(CheckSchema(schema.is_string() ? schema.get_ref<const std::string&>() : "",
+                              kManifestSchema, "the manifest"));
+  const std::optional<uint64_t> check = FromHex(At(parsed, "check"));
+  parsed.erase("check");
+  const std::string body = PrintJson(parsed);
+  if (!check.has_value() || *check != HashOf(body.data(), body.size())) {
+    return Failure{FailureKind::kDamaged, "the manifest is not the text that was written"};
+  }
+  return parsed;
 }
 
 }  // namespace
@@ -212,21 +243,7 @@ std::string ToText(const Manifest& manifest) {
 }
 
 Result<Manifest> ParseManifest(std::string_view text) {
-  const JsonLimit limit = JsonLimit::PerByte(text.size(), kManifestDepthMax, 16, 12);
-  if (text.size() > kManifestBytesMax || !limit.Holds(ShapeOfJson(text, kManifestDepthMax))) {
-    return Failure{FailureKind::kTooLarge, "the manifest has more in it than one of its size has"};
-  }
-  json parsed = ParseJson(text);
-  if (!parsed.is_object()) return BadManifest("is not a JSON object");
-  const json& schema = At(parsed, "schema");
-  RETURN_IF_ERROR(CheckSchema(schema.is_string() ? schema.get_ref<const std::string&>() : "",
-                              kManifestSchema, "the manifest"));
-  const std::optional<uint64_t> check = FromHex(At(parsed, "check"));
-  parsed.erase("check");
-  const std::string body = PrintJson(parsed);
-  if (!check.has_value() || *check != HashOf(body.data(), body.size())) {
-    return Failure{FailureKind::kDamaged, "the manifest is not the text that was written"};
-  }
+  ASSIGN_OR_RETURN(const json parsed, CheckedFields(text));
   Manifest manifest;
   const json& job_id = At(parsed, "job_id");
   const json& step = At(parsed, "step");

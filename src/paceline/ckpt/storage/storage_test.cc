@@ -388,6 +388,12 @@ TEST(Manifest, HostileTextsAreRefused) {
   for (const std::string& large : {std::string(1'000'000, '['), flat + "0]}"}) {
     EXPECT_EQ(ParseManifest(large).failure().kind, FailureKind::kTooLarge);
   }
+  // Their hash would be compared for seconds.
+  std::string ranks = "{\"ranks\":[";
+  for (int i = 0; i <= 1 << 17; ++i) ranks += "{\"rank\":1234567890123456},";
+  const Failure failure = ParseManifest(ranks + "0]}").failure();
+  EXPECT_EQ(failure.kind, FailureKind::kTooLarge);
+  EXPECT_NE(failure.message.find("131072 ranks"), std::string::npos) << failure.message;
   for (size_t size = 0; size < text.size() - 1; ++size) {
     EXPECT_FALSE(ParseManifest(text.substr(0, size)).ok());
   }
