@@ -232,6 +232,14 @@ class Restoring:
             return there
         if why and self._framework.tag(there) is not None:
             self.replaced.append(f"{key} is a new tensor: {why}")
+        # A part of a sharded tensor needs no other part; a whole one may be larger than any memory.
+        if like is None and not self.saved.has_all_of(key, box):
+            rank = self.saved.own_rank
+            self.problems.append(
+                f"not all parts of {key} are in this checkpoint: the notes of rank {rank} give it "
+                f"the shape {list(box.whole)}"
+            )
+            return None
         made = self._made(box, there, like, tag)
         self.want(key, made)
         return made

@@ -5,8 +5,9 @@ A name that this rank's image lacks opens the images of the other ranks.
 
 from typing import cast
 
-from paceline._restore.images import Images, Source
-from paceline._restore.parts import Part, ends, of_one_tensor, within
+from paceline._base.wording import described
+from paceline._restore.images import Images, Source, UnreadableError
+from paceline._restore.parts import Part, cover, ends, of_one_tensor, within
 from paceline._state.save_plan import Box
 from paceline._state.wrapper_marks import without_marks
 
@@ -66,6 +67,35 @@ class SavedTensors:
         kind = self.kind(key, parts)
         return Box(box.dtype, box.whole, (0,) * len(box.whole), box.whole, kind)
 
+    @property
+    def own_rank(self) -> int:
+        return self._images.own.rank
+
+    def has_all_of(self, key: str, box: Box) -> bool:
+        """Whether the images hold every element of the whole tensor `key`."""
+        if cover(self.parts(key), box) is not None:
+            return True
+        return self.open_others() and cover(self.parts(key), box) is not None
+
+    def _noted_shape(self, key: str, reached: list[int]) -> tuple[int, ...]:
+        """The whole shape of `key` from the notes. `reached`: where its known parts end."""
+        shapes = self._own.get("shapes", {})
+        noted = shapes.get(key) if isinstance(shapes, dict) else shapes
+        if noted is None or noted == []:
+            return tuple(reached)
+        sizes = noted if isinstance(noted, list) else []
+        if len(sizes) != len(reached) or not all(
+            type(size) is int and at <= size < 1 << 63
+            for size, at in zip(sizes, reached, strict=True)
+        ):
+            rank = self._images.own.rank
+            raise UnreadableError(
+                f"the notes of rank {rank} give {key} the shape {described(noted)}, "
+                f"and its saved parts reach to {reached}",
+                rank=rank,
+            )
+        return tuple(sizes)
+
     def kind(self, key: str, parts: list[Part]) -> str:
         """The tensor's type if the file has no name for it, else ""."""
         if key in self._images.own.boxes:
@@ -93,9 +123,8 @@ class SavedTensors:
             if (plain := without_marks(key)) != key:
                 # Two such names for one are none.
                 self._unmarked[plain] = "" if plain in self._unmarked else key
-        shapes = cast("dict[str, list[int]]", self._own.get("shapes", {}))
         for key, found in self._parts.items():
             parts = of_one_tensor(found, is_own=self._is_own)
             # The whole shape of a sharded tensor cannot be found from one part.
-            whole = tuple(shapes.get(key) or ends(parts))
+            whole = self._noted_shape(key, ends(parts))
             self._parts[key] = [Part(p.source, p.index, within(p.box, whole)) for p in parts]

@@ -1,5 +1,6 @@
 """Directories of checkpoints with damaged, newer, unfinished and hostile folders in them."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -173,6 +174,20 @@ def test_notes_that_are_none_are_damage_with_four_parts(
     done = restore_in_a_new_process(three)
     assert f"step 2 cannot be restored\n  where  {newest}" in done.stderr, done.stderr
     assert ckpt("verify", three).returncode == 5
+
+
+@pytest.mark.parametrize("shape", [[1 << 33], [1 << 70], [3], ["x"], 7, [16, 1]])
+def test_a_shape_that_a_tensor_does_not_have_is_named_and_takes_no_memory(
+    shape: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def with_shape(text: bytes) -> bytes:
+        return json.dumps({**json.loads(text), "shapes": {"weight": shape}}).encode()
+
+    three = with_notes(with_shape, tmp_path, monkeypatch)
+    # A state that has no such tensor yet, so that the shape decides how large it gets.
+    with pytest.raises(CheckpointError, match="the notes of rank 0 give") as caught:
+        pl.load(newest_of(three), {"weight": None})
+    assert caught.value.where and "weight" in caught.value.why, caught.value
 
 
 def memory_of(*words: object) -> int:
