@@ -16,6 +16,7 @@
 #include "paceline/base/json_field.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/find_job.h"
 #include "paceline/model/job_file_limit.h"
 
 namespace paceline::cli {
@@ -100,6 +101,31 @@ Check CheckDirectory(const std::string& path) {
   if (!S_ISDIR(found.st_mode)) return Unusable(path, "it is not a directory");
   if (found.st_uid != ::geteuid()) return Unusable(path, "it belongs to another user");
   if (::access(path.c_str(), W_OK) != 0) return Unusable(path, std::strerror(errno));
+  return std::nullopt;
+}
+
+// Whoever owns a symbolic link on the way can exchange the directory behind it.
+Check CheckLinks(const std::string& path) {
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    struct stat found {};
+    if (::lstat(part.c_str(), &found) == 0 && S_ISLNK(found.st_mode) &&
+        found.st_uid != ::geteuid() && found.st_uid != 0) {
+      return Unusable(path, Concat("the symbolic link ", part, " belongs to another user"));
+    }
+    if (end == std::string::npos) return std::nullopt;
+  }
+}
+
+// What a resumed job reads from its directory, and writes to.
+Check CheckEntries(const std::string& path) {
+  for (const char* name : {"data.db", "errors", "job.json", "journal.db", "lock", "logs", "nodes",
+                           "spec.json", "tls", "token"}) {
+    const std::string entry = Concat(path, "/", name);
+    struct stat found {};
+    if (::lstat(entry.c_str(), &found) != 0 || found.st_uid == ::geteuid()) continue;
+    return Unusable(path, Concat(entry, " belongs to another user"));
+  }
   return std::nullopt;
 }
 
@@ -248,7 +274,10 @@ Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& envir
       return Unusable(path, std::string(made.message()));
     }
   }
-  if (Check problem = CheckDirectory(path)) {
+  Check problem = CheckDirectory(path);
+  if (!problem && request.resume) problem = CheckLinks(path);
+  if (!problem && request.resume) problem = CheckEntries(path);
+  if (problem) {
     if (request.resume) {
       problem->fix = "paceline run --resume --run-dir JOB; `paceline ps --all` lists the jobs";
     }
@@ -256,7 +285,7 @@ Result<RunDir> OpenRunDir(const RunDirRequest& request, const Environment& envir
   }
   auto lock = TakeLock(path);
   if (!lock.ok()) return lock.problem();
-  if (Check problem = CheckUse(request, path)) return *problem;
+  if (problem = CheckUse(request, path); problem) return *problem;
   ::chmod(path.c_str(), 0700);
   return RunDir{path, std::move(lock.value()), is_temporary};
 }

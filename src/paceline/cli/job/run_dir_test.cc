@@ -58,5 +58,26 @@ TEST_F(RunDirTest, AResumeThatFindsNothingSaysHowToResume) {
   EXPECT_NE(run.problem().fix.find("--resume"), std::string::npos) << "a new job begins at step 0";
 }
 
+TEST_F(RunDirTest, AResumeFollowsNoLinkOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "NOT TESTED: only root can make another user's link";
+  const std::string run = dir_.path() + "/real/run";
+  ASSERT_TRUE(MakeDirs(run + "/logs", 0700).ok());
+  ASSERT_TRUE(ReplaceFile(run + "/job.json", "{}", 0600).ok());
+  const std::string link = dir_.path() + "/link";
+  ASSERT_EQ(symlink("real", link.c_str()), 0);
+  const RunDirRequest request{.wanted = link + "/run", .cwd = "/", .resume = true};
+  EXPECT_TRUE(OpenRunDir(request, {}).ok()) << "an own link";
+  ASSERT_EQ(lchown(link.c_str(), 12345, 12345), 0);
+  const auto through = OpenRunDir(request, {});
+  ASSERT_FALSE(through.ok());
+  EXPECT_EQ(through.problem().code, "PL-E021");
+  EXPECT_NE(through.problem().why.find(link), std::string::npos) << through.problem().why;
+  // Or the run directory is one's own, and holds what another user can exchange.
+  ASSERT_EQ(lchown((run + "/logs").c_str(), 12345, 12345), 0);
+  const auto inside = OpenRunDir({.wanted = run, .cwd = "/", .resume = true}, {});
+  ASSERT_FALSE(inside.ok());
+  EXPECT_NE(inside.problem().why.find("/logs"), std::string::npos) << inside.problem().why;
+}
+
 }  // namespace
 }  // namespace paceline::cli
