@@ -14,6 +14,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
 namespace {
@@ -80,7 +81,9 @@ ConsoleOptions ConsoleFor(const std::string& run_dir, const std::vector<std::str
   options.is_quiet = output.quiet;
   options.use_color = output.color_stdout;
   options.has_bold_stderr = output.color_stderr;
-  options.has_live_line = output.progress && ::isatty(STDERR_FILENO) == 1;
+  options.is_out_terminal = ::isatty(STDOUT_FILENO) == 1;
+  options.is_err_terminal = ::isatty(STDERR_FILENO) == 1;
+  options.has_live_line = output.progress && options.is_err_terminal;
   return options;
 }
 
@@ -251,8 +254,11 @@ std::string Console::Prefix(const FoldedLine& folded) const {
 
 void Console::Show(const FoldedLine& folded) {
   HideLiveLine();
-  const int error = WriteAll(folded.line.is_stderr ? STDERR_FILENO : STDOUT_FILENO,
-                             Concat(Prefix(folded), folded.line.text, "\n"));
+  const RankLine& line = folded.line;
+  const bool is_terminal = line.is_stderr ? options_.is_err_terminal : options_.is_out_terminal;
+  const int error =
+      WriteAll(line.is_stderr ? STDERR_FILENO : STDOUT_FILENO,
+               Concat(Prefix(folded), is_terminal ? ForTerminal(line.text) : line.text, "\n"));
   if (error != 0 && error != EPIPE) TellUnshown(error);  // EPIPE: the reader has closed its end
   ShowLiveLine();
 }

@@ -34,6 +34,8 @@ struct ConsoleOptions {
   bool is_quiet = false;   // no narration
   bool use_color = false;
   bool has_bold_stderr = false;
+  bool is_out_terminal = false;
+  bool is_err_terminal = false;
   bool has_live_line = false;           // stderr is a terminal and progress is wanted
   TracesShown* traces_shown = nullptr;  // is told of each line, and read when the console has ended
 };

@@ -43,6 +43,39 @@ bool IsCombining(uint32_t c) {
          (c >= 0x20D0 && c <= 0x20FF) || (c >= 0xFE00 && c <= 0xFE0F);
 }
 
+// The bytes of the control sequence at the start of `text`, which is ESC. A sequence without an end
+// takes the whole text: otherwise the terminal would read the next line as its rest.
+size_t SequenceBytes(std::string_view text) {
+  if (text.size() < 2) return text.size();
+  const auto in = [&](size_t at, char low, char high) {
+    return at < text.size() && text[at] >= low && text[at] <= high;
+  };
+  size_t end = 1;
+  if (text[1] == '[') {
+    end = 2;
+    while (in(end, 0x20, 0x3F)) ++end;
+    return std::min(end + 1, text.size());
+  }
+  // Strings: DCS, SOS, OSC, PM, APC. They end with BEL or ESC \.
+  if (std::string_view("PX]^_").find(text[1]) != std::string_view::npos) {
+    for (end = 2; end < text.size(); ++end) {
+      if (text[end] == '\a') return end + 1;
+      if (text[end] == '\x1b') return std::min(end + 2, text.size());
+    }
+    return text.size();
+  }
+  while (in(end, 0x20, 0x2F)) ++end;
+  return std::min(end + 1, text.size());
+}
+
+bool IsColorOrProgress(std::string_view sequence) {
+  if (!sequence.starts_with("\x1b[") || sequence.size() < 3) return false;
+  const std::string_view parameters = sequence.substr(2, sequence.size() - 3);
+  const char kind = sequence.back();
+  return (kind == 'm' || kind == 'K' || kind == 'A') &&
+         parameters.find_first_not_of("0123456789;:") == std::string_view::npos;
+}
+
 }  // namespace
 
 std::vector<std::string_view> SplitLines(std::string_view text) {
@@ -84,6 +117,29 @@ std::string Visible(std::string_view text) {
       out += text.substr(0, bytes);
     }
     text.remove_prefix(bytes);
+  }
+  return out;
+}
+
+std::string ForTerminal(std::string_view line) {
+  std::string out;
+  out.reserve(line.size());
+  while (!line.empty()) {
+    size_t bytes = 1;
+    bool is_kept = true;
+    if (line[0] == '\x1b') {
+      bytes = SequenceBytes(line);
+      is_kept = IsColorOrProgress(line.substr(0, bytes));
+    } else {
+      const CodePoint c = Decode(line);
+      // Text in another encoding is kept, but 0x80 to 0x9F control a terminal in any of them.
+      const uint32_t value = c.bytes == 0 ? static_cast<uint8_t>(line[0]) : c.value;
+      bytes = std::max<size_t>(c.bytes, 1);
+      is_kept = value >= 0xA0 || (value >= 0x20 && value < 0x7F) || value == '\t' ||
+                value == '\r' || value == '\b';
+    }
+    if (is_kept) out += line.substr(0, bytes);
+    line.remove_prefix(bytes);
   }
   return out;
 }

@@ -20,6 +20,11 @@ std::string Visible(std::string_view text);
 // The same for text of several lines, whose line breaks stay.
 std::string VisibleLines(std::string_view text);
 
+// A line of another program for a terminal. Keeps what colours and progress bars need: SGR, erase
+// in line, cursor up, carriage return, backspace and tab. Other control characters and sequences,
+// such as those that set the title or the clipboard, are dropped.
+std::string ForTerminal(std::string_view line);
+
 // Number of character cells; every character that is not combining counts as one.
 size_t Width(std::string_view text);
 

@@ -138,5 +138,31 @@ TEST(OutputTest, AFileOnStandardOutputKeepsItsBytes) {
   EXPECT_EQ(read, "a · b\na - b\n");
 }
 
+TEST(Text, ATerminalGetsColoursAndProgressBarsOnly) {
+  for (const std::string_view kept : {"plain ✓ é", "\x1b[1;38:2:1:2:3mred\x1b[0m",
+                                      "\r 50%|##  |\x1b[K\x1b[A", "a\tb\b", "latin \xE9t\xE9"}) {
+    EXPECT_EQ(ForTerminal(kept), kept);
+  }
+  const std::pair<std::string_view, std::string_view> dropped[] = {
+      {"a\x1b]0;title\ab", "ab"},
+      {"a\x1b]52;c;bHM=\x1b\\b", "ab"},
+      {"\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\", "link"},
+      {"a\x1bP1;2|x\x1b\\b", "ab"},
+      {"a\x1b[2J\x1b[1;1Hb\x1b[?25l\x1b[6n\x1b[>4m", "ab"},
+      {"a\x1b"
+       "cb\x1b(0c\x1b#8",
+       "abc"},
+      {"a\ab\vc\fd\x7F", "abcd"},
+      {"a\xC2\x9B"
+       "2Jb\x9B"
+       "c",
+       "a2Jbc"},
+      {"a\x1b", "a"},
+      {"a\x1b[12", "a"},
+      {"a\x1b]0;no end", "a"},
+  };
+  for (const auto& [text, shown] : dropped) EXPECT_EQ(ForTerminal(text), shown) << Visible(text);
+}
+
 }  // namespace
 }  // namespace paceline::cli

@@ -46,7 +46,8 @@ meaning.
 Whether output is coloured depends on the first of these that is set: `--color`, `NO_COLOR`,
 `CLICOLOR_FORCE`, `CLICOLOR=0`, `TERM=dumb`; else on whether the stream is a terminal. Signs such as
 ✓ become ASCII when the locale is not UTF-8. Control characters in text that paceline did not write
-are shown as `\x1b`.
+are shown as `\x1b`. The output of ranks is shown as it is, except that a terminal gets only those
+control sequences that colours and progress bars need.
 
 See also: [exit codes and errors](../errors.md), [the settings behind the flags](settings.md).
 
