@@ -68,6 +68,10 @@ constexpr ErrorCode kCodes[] = {
      "matches the empty text, a class that stands twice, or an example that belongs to another "
      "rule. The message names the line."},
 
+    {"PL-E017", "a removal needs an answer", kExitUsage,
+     "`paceline clean --older-than` with less than an hour takes the run directories of nearly all "
+     "jobs that have ended. It lists them and asks. Where no terminal is there to ask on, --yes is "
+     "the answer, and --dry-run only lists."},
     {"PL-E020", "the run directory belongs to another run", kExitUsage,
      "A run directory holds one job. `--resume` goes on with that job; another `--run-dir` starts "
      "a "

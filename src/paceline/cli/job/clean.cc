@@ -9,6 +9,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -17,6 +19,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
@@ -30,6 +33,8 @@ namespace {
 constexpr size_t kProcTextBytesMax = 4 << 20;
 // A starter makes its folder before it runs, at most this long.
 constexpr Duration kStarterBirth = Duration::Seconds(60);
+// --older-than with less asks first. It may be a slip, and takes nearly every job that has ended.
+constexpr Duration kAskedBelow = Duration::Seconds(3600);
 // Images in memory of an unknown job are kept for this time, because it may be resumed.
 constexpr Duration kMemoryRest = Duration::Seconds(600);
 
@@ -46,6 +51,10 @@ constexpr Flag kCleanFlags[] = {
      .kind = FlagKind::kDuration,
      .metavar = "TIME",
      .help = "also the run directories of jobs that ended so long ago, such as 168h"},
+    {.dest = "yes",
+     .spellings = {"--yes"},
+     .kind = FlagKind::kSwitch,
+     .help = "do not ask; --older-than of less than an hour asks otherwise"},
     {.dest = "dry_run",
      .spellings = {"--dry-run"},
      .kind = FlagKind::kSwitch,
@@ -259,6 +268,35 @@ void Report(Output& out, const CleanPlan& plan, bool is_dry) {
   if (plan.removed.empty() && plan.kept.empty()) out.Say("nothing to clean");
 }
 
+bool IsLasting(const Item& item) {
+  return item.kind == "run directory" || item.kind == "checkpoints on the local disk";
+}
+
+// Whether the user agrees to remove run directories, after a list of them.
+Check AskToRemove(Output& out, const CleanPlan& plan, const std::string& age) {
+  const auto count =
+      static_cast<size_t>(std::count_if(plan.removed.begin(), plan.removed.end(), &IsLasting));
+  if (count == 0) return std::nullopt;
+  for (const Item& item : plan.removed) {
+    if (!IsLasting(item)) continue;
+    out.Say(Concat("would remove ", item.kind, " ", Visible(item.path), ": ", Visible(item.why)));
+  }
+  const std::string asked = Concat("--older-than ", Visible(age));
+  const bool can_ask = isatty(STDIN_FILENO) != 0 && isatty(STDERR_FILENO) != 0;
+  if (can_ask) {
+    std::fputs(Concat("Remove all of them? [y/N] ").c_str(), stderr);
+    std::array<char, 64> answer{};
+    const bool is_answered = std::fgets(answer.data(), answer.size(), stdin) != nullptr;
+    if (is_answered && (answer[0] == 'y' || answer[0] == 'Y')) return std::nullopt;
+  }
+  return Problem{.code = "PL-E017",
+                 .what = "nothing was removed",
+                 .where = asked,
+                 .why = Concat(asked, " takes ", Counted(count, "folder"), " of ended jobs, and ",
+                               can_ask ? "the answer was no" : "no terminal is here to ask on"),
+                 .fix = Concat("paceline clean ", asked, " --yes")};
+}
+
 }  // namespace
 
 FlagTable CleanFlags() { return kCleanFlags; }
@@ -267,6 +305,7 @@ int RunClean(Invocation& invocation) {
   Output& out = invocation.out;
   const std::string root = RuntimeDirectory(invocation.environment);
   if (Check problem = CheckRuntimeDirectory(root)) return out.Fail(*problem);
+  const bool is_dry = invocation.line.Has("dry_run");
   CleanPlan plan;
   for (const std::string& word : invocation.line.positionals) {
     const auto job = ReadOwnJobPlace(word);
@@ -281,9 +320,11 @@ int RunClean(Invocation& invocation) {
       const Duration age = ParseDuration(given->value).value_or(Duration::Infinite());
       PlanOldRunDirs(invocation.environment, age, root, &plan);
       PlanTiers(invocation.environment, age, &plan);
+      if (age < kAskedBelow && !is_dry && !invocation.line.Has("yes")) {
+        if (Check no = AskToRemove(out, plan, given->value)) return out.Fail(*no);
+      }
     }
   }
-  const bool is_dry = invocation.line.Has("dry_run");
   if (!is_dry) Carry(&plan);
   Report(out, plan, is_dry);
   return plan.kept.empty() ? kExitDone : kExitFindings;
