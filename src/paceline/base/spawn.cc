@@ -26,9 +26,17 @@ std::vector<char*> Pointers(const std::vector<std::string>& texts) {
 
 void PrepareFiles(const SpawnRequest& request, posix_spawn_file_actions_t* files) {
   const char* output = request.output_path.empty() ? "/dev/null" : request.output_path.c_str();
-  posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(files, STDOUT_FILENO, output, O_WRONLY | O_APPEND | O_CREAT,
-                                   0600);
+  if (request.input_fd >= 0) {
+    posix_spawn_file_actions_adddup2(files, request.input_fd, STDIN_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(files, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
+  }
+  if (request.output_fd >= 0) {
+    posix_spawn_file_actions_adddup2(files, request.output_fd, STDOUT_FILENO);
+  } else {
+    posix_spawn_file_actions_addopen(files, STDOUT_FILENO, output, O_WRONLY | O_APPEND | O_CREAT,
+                                     0600);
+  }
   posix_spawn_file_actions_adddup2(files, STDOUT_FILENO, STDERR_FILENO);
   if (request.passed_fd >= 0) {
     posix_spawn_file_actions_adddup2(files, request.passed_fd, kPassedFd);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Starts a program detached from this one: its own session, standard input from /dev/null, no
-// descriptors except those named, default signals. Safe in a process with threads (posix_spawn).
+// Starts a program detached from this one: its own session, no descriptors except those named,
+// default signals. Safe in a process with threads (posix_spawn).
 
 #include <sys/types.h>
 
@@ -19,6 +19,8 @@ struct SpawnRequest {
   std::string cwd;                // empty: the caller's
   std::string output_path;        // stdout and stderr are appended here; empty: /dev/null
   int passed_fd = -1;             // becomes descriptor 3 of the child; -1: none
+  int input_fd = -1;              // becomes stdin; -1: /dev/null
+  int output_fd = -1;             // becomes stdout and stderr, instead of output_path; -1: not
 };
 
 struct SpawnedProcess {

@@ -48,6 +48,10 @@ void EventLoop::SetLeases(LeaseHost* leases) {
   executor_.SetLeasePort(static_cast<uint32_t>(leases->port()));
 }
 
+void EventLoop::SetNotifier(Notifier* notifier, std::string run_dir) {
+  notices_.Start(notifier, std::move(run_dir));
+}
+
 void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& records, bool resumes) {
   resumes_ = resumes;
   submitted_ = spec;
@@ -94,6 +98,7 @@ void EventLoop::Fold(const JobSpec& spec, const std::vector<core::Record>& recor
   for (const core::Record& record : records) {
     job_.Restore(record);
     Fold(record);
+    notices_.Fold(record);
   }
   if (!records.empty()) clock_ = Clock(records.back().at);
   copies_.SetDurable(executor_.durable());
@@ -220,6 +225,7 @@ void EventLoop::Step(const core::Event& event) {
   }
   for (const core::Record& record : actions.records) {
     Fold(record);
+    notices_.Add(record, names_, job_.state().spec);
     LogInfo(core::FactName(record.fact),
             {{"seq", record.seq}, {"sentence", core::Sentence(record, names_.worlds())}});
   }

@@ -19,6 +19,7 @@
 #include "paceline/master/executor.h"
 #include "paceline/master/journal/journal.h"
 #include "paceline/master/leases/lease_host.h"
+#include "paceline/master/notify/notice_desk.h"
 #include "paceline/master/report/event_row.h"
 #include "paceline/master/report/last_events.h"
 #include "paceline/master/report/metrics.h"
@@ -47,6 +48,9 @@ class EventLoop {
   // Sets the lease host. The loop gives its address to the agents, and reports committed
   // checkpoints to it. Call before Begin. The lease host must outlive the loop.
   void SetLeases(LeaseHost* leases);
+
+  // Sets who tells the job's users of failures. Call before Begin. It must outlive the loop.
+  void SetNotifier(Notifier* notifier, std::string run_dir);
 
   // Sets which of the job's masters this is. Call before Begin.
   struct Term {
@@ -115,6 +119,7 @@ class EventLoop {
   std::map<ConnectionId, std::string> registered_;  // known connections, with the node's name
   SummaryTeller summary_;
   LastEvents last_events_;
+  NoticeDesk notices_;
   std::map<std::string, std::string> pending_nodes_;  // why the platform has not started them
   std::optional<Instant> over_at_;
   core::LeasedWorkDone leased_work_;  // that the core knows of

@@ -23,6 +23,7 @@
 #include "paceline/master/event_queue.h"
 #include "paceline/master/job_file.h"
 #include "paceline/master/leases/lease_host.h"
+#include "paceline/master/notify/notifier.h"
 #include "paceline/master/page/page.h"
 #include "paceline/master/report/http.h"
 #include "paceline/model/problem.h"
@@ -244,6 +245,8 @@ class Master {
                                            .silence_max = spec.job.timers.lost_after_max,
                                            .is_placed = spec.job.is_placed}));
     loop.SetLeases(leases_.get());
+    StartNotifier(spec.launch);
+    loop.SetNotifier(notifier_.get(), options.run_dir);
     loop.SetTerm({options.term, options.survivors,
                   std::string(Trimmed(ReadText("/proc/sys/kernel/random/boot_id", 64))),
                   options.memo});
@@ -286,6 +289,14 @@ class Master {
     });
   }
 
+  void StartNotifier(const LaunchSpec& launch) {
+    if (launch.notify_command.empty()) return;
+    notifier_ = std::make_unique<Notifier>(NotifyOptions{.command = launch.notify_command,
+                                                         .timeout = launch.notify_timeout,
+                                                         .end_wait = launch.notify_end_wait(),
+                                                         .cwd = launch.cwd});
+  }
+
   // A port that the user set must be free, or the master fails. The port of an earlier master is
   // only tried first.
   absl::Status StartHttp(uint16_t wanted, int former, const std::string& token) {
@@ -297,6 +308,7 @@ class Master {
     return absl::OkStatus();
   }
 
+  std::unique_ptr<Notifier> notifier_;  // ends last: it may wait for the user's command
   EventQueue queue_;
   std::unique_ptr<Page> page_;  // before the journal, which tells it of records
   ServerOutside outside_{&page_};

@@ -8,6 +8,7 @@
 // All durations for which paceline waits are in Timers. The command line's settings table
 // (cli/settings/setting.cc) names them, and docs/guides/settings.md is made from that table.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -186,6 +187,14 @@ struct LaunchSpec {
   uint32_t master_port = 0;             // MASTER_PORT that ranks see; 0: that of the world's store
   int32_t stdin_pid = 0;                // its stdin is that of a job's only rank; 0: /dev/null
   uint64_t stdin_start = 0;             // the start time of that process, as in /proc/PID/stat
+  // Run by the master at failures and other news of the job; empty: none.
+  std::vector<std::string> notify_command;
+  Duration notify_timeout = Duration::Seconds(10);
+  // How long the master waits at the job's end for the command's last runs.
+  Duration notify_end_wait() const {
+    if (notify_command.empty()) return Duration();
+    return std::min(notify_timeout, Duration::Seconds(30));
+  }
   ConsoleSpec console;
   bool operator==(const LaunchSpec&) const = default;
 };

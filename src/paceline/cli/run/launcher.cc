@@ -392,8 +392,8 @@ void Launcher::OnJobEnded(int exit_code, const std::string& reason) {
   end_ = {exit_code, reason};
   Feed(core::JobEnded{});
   const bool has_grace = is_stopping_ && !stop_asks_.is_forced();
-  const int64_t patience =
-      kLeaveNs + (has_grace ? options_.spec.timers.stop_grace.nanoseconds() : 0);
+  const int64_t patience = kLeaveNs + options_.notify_end_wait.nanoseconds() +
+                           (has_grace ? options_.spec.timers.stop_grace.nanoseconds() : 0);
   kill_timer_ = reactor_->CallAt(agent::MonotonicNs() + patience, [this] { KillLeftovers(); });
   FinishWhenQuiet();
 }

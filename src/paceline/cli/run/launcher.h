@@ -40,6 +40,7 @@ struct LauncherOptions {
   std::string memo;          // kept by the platform, of the masters before
   bool is_whole_job = true;  // no other host takes part
   uint32_t incarnation = 0;  // of this host's node, where a platform placed it
+  Duration notify_end_wait;  // of the master, after the job's end
   Duration platform_grace;   // from the platform's SIGTERM to its SIGKILL; 0: not known
   std::vector<int> stop_signals;
   wire::Credentials credentials;

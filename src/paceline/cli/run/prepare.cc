@@ -21,6 +21,7 @@
 #include "paceline/cli/job/registered.h"
 #include "paceline/cli/run/interpreter.h"
 #include "paceline/cli/run/node_names.h"
+#include "paceline/cli/run/notify_check.h"
 #include "paceline/cli/run/own_address.h"
 #include "paceline/cli/run/placed_credentials.h"
 #include "paceline/cli/run/port_turn.h"
@@ -84,6 +85,10 @@ class Preparation {
       }
       if (!problem) problem = ChooseRole();
       if (!problem) problem = ChooseRelay();
+      if (!problem && is_master_) {
+        problem = CheckNotifyCommand(run_.launch.notify_command,
+                                     LookupOr(input_.environment, "PATH", ""), input_.facts.cwd);
+      }
       if (!problem) problem = is_master_ ? Found() : Join();
     }
     if (problem) return *std::move(problem);

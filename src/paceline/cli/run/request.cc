@@ -421,6 +421,8 @@ class RequestMaker {
     if (!std::ranges::all_of(launch.preload, IsModuleName)) {
       return Bad("launch.preload", "names of modules, with commas between them: torch,numpy");
     }
+    launch.notify_command = settings_.List("notify.command");
+    launch.notify_timeout = settings_.Time("notify.timeout");
     launch.keep_warm = settings_.Time("launch.keep_warm");
     launch.warm = settings_.OnOff("launch.warm");
     launch.numa_binding = settings_.Text("launch.numa_binding");

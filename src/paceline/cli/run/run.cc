@@ -115,6 +115,7 @@ LauncherOptions LauncherFor(const PreparedRun& run, const RunRequest& request,
   options.term = request.term;
   options.survivors = request.survivors;
   options.memo = request.memo;
+  options.notify_end_wait = run.launch.notify_end_wait();
   options.platform_grace = request.platform_grace;
   options.stop_signals = request.stop_signals;
   options.credentials = run.credentials;

@@ -188,6 +188,15 @@ constexpr PlainRow kPlain[] = {
              "docs/guides/hangs.md, but not \"at once\", \"never\" or a time after an exception; "
              "the time of an unknown phase is never made shorter",
      .zero_allowed = false},
+    {.key = "notify.command",
+     .kind = kList,
+     .help = "program and arguments that the master runs on a failure, a hang, a recovery and the "
+             "end of the job, with one JSON line on standard input; docs/guides/observability.md"},
+    {.key = "notify.timeout",
+     .kind = FlagKind::kDuration,
+     .default_text = "10s",
+     .help = "the command is killed after this time",
+     .zero_allowed = false},
     {.key = "output.color",
      .kind = kChoice,
      .default_text = "auto",

@@ -12,6 +12,7 @@ void Handlers::operator()(const RecordsDurable& durable) const {
   if (!was_ok) LogInfo("journal_ok", {{"seq", durable.last}});
   loop.executor_.SetDurable(durable.last);
   loop.copies_.SetDurable(durable.last);
+  loop.notices_.SetDurable(durable.last);
   if (!was_ok) loop.Step(core::JournalCaughtUp{});
   loop.ServeWatchers();
 }

@@ -59,6 +59,8 @@ absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
   to->master_port = from.master_port();
   to->stdin_pid = from.stdin_pid();
   to->stdin_start = from.stdin_start();
+  to->notify_command.assign(from.notify_command().begin(), from.notify_command().end());
+  TAKE_GIVEN(notify_timeout)
   return Take(from.console(), &to->console);
 }
 

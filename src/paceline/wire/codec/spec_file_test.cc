@@ -40,7 +40,9 @@ SpecFile Example() {
                  .log_total_bytes_max = 1ull << 41,
                  .master_port = 29'500,
                  .stdin_pid = 7,
-                 .stdin_start = 1ull << 33};
+                 .stdin_start = 1ull << 33,
+                 .notify_command = {"page", "", "é"},
+                 .notify_timeout = Duration::Seconds(3)};
   spec.launch.console.tee.by_local_rank[1] = Streams::kErr;
   spec.launch.console.fold = false;
   return spec;

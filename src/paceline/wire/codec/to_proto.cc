@@ -285,6 +285,8 @@ void ToProto(const LaunchSpec& from, pb::LaunchSpec* to) {
   to->set_master_port(from.master_port);
   to->set_stdin_pid(from.stdin_pid);
   to->set_stdin_start(from.stdin_start);
+  for (const std::string& word : from.notify_command) to->add_notify_command(word);
+  to->set_notify_timeout(Encode(from.notify_timeout));
   Fill(from.console, to->mutable_console());
 }
 
