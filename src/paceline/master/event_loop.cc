@@ -101,6 +101,7 @@ void EventLoop::Fold(const JobSpec& spec, const std::vector<core::Record>& recor
     notices_.Fold(record);
   }
   if (!records.empty()) clock_ = Clock(records.back().at);
+  last_step_at_ = clock_.Now();
   copies_.SetDurable(executor_.durable());
   executor_.SetWelcome(spec, core::HeartbeatInterval(spec));
   Step(core::JobSubmitted{spec});
@@ -203,6 +204,7 @@ void EventLoop::Fold(const core::Record& record) {
   last_events_.Fold(record);
   if (std::holds_alternative<core::JobCreated>(record.fact)) created_at_ = record.at;
   const auto* committed = std::get_if<core::CheckpointCommitted>(&record.fact);
+  if (committed != nullptr) stored_at_ = record.at;
   if (committed != nullptr && leases_ != nullptr) {
     leases_->Committed(static_cast<uint64_t>(committed->saved.step));
   }
@@ -214,6 +216,7 @@ void EventLoop::Step(const core::Event& event) {
   pace_.Note(now, {.generation = job_.state().generation,
                    .step = job_.world_step(),
                    .step_count = job_.step_count()});
+  if (const auto since = pace_.SinceLast(now)) last_step_at_ = now - *since;
   const Duration took = clock_.Now() - now;
   counters_.step_time += took;
   counters_.step_time_max = std::max(counters_.step_time_max, took);
@@ -252,6 +255,18 @@ wire::JobStatus EventLoop::Status() const {
   status.phase = core::PhaseName(core::Phase::kWaiting);
   status.pending = "a new master " + successor_->Pending();
   return status;
+}
+
+MetricSource EventLoop::Metrics() const {
+  MetricSource source{.status = Status(),
+                      .counters = counters_,
+                      .goodput = goodput_.At(clock_.Now()),
+                      .last_step_at = last_step_at_,
+                      .stored_at = stored_at_,
+                      .notices = notices_.counts()};
+  source.counters.agents_connected = executor_.connections();
+  source.counters.effects_waiting = executor_.waiting();
+  return source;
 }
 
 void EventLoop::ServeWatcher(wire::WatchId id, Watcher* watcher) {

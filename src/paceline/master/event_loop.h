@@ -91,6 +91,7 @@ class EventLoop {
   bool IsOver(Instant now);
   Instant EndOfGoodbye() const;  // after the job's end
   wire::JobStatus Status() const;
+  MetricSource Metrics() const;
   void TellSummary(Instant now);
   std::string EndHistory();  // tells operators the last summary, too
 
@@ -112,6 +113,8 @@ class EventLoop {
   NodeNames names_;
   core::GoodputLedger goodput_;
   StepPace pace_;
+  Instant last_step_at_;  // or, if none was heard of, when this master began
+  Instant stored_at_;     // the newest checkpoint in storage; 0: none
   Counters counters_;
   std::string journal_state_ = "ok";
   Instant created_at_;

@@ -17,6 +17,7 @@ from command import ROOT, paceline
         ("settings", "docs/guides/settings.md"),
         ("errors", "docs/errors.md"),
         ("classes", "docs/guides/failure-classes.md"),
+        ("metrics", "docs/metrics.md"),
     ],
 )
 def test_page_is_as_its_table(page: str, path: str) -> None:

@@ -10,6 +10,7 @@
 #include "paceline/cli/run/request.h"
 #include "paceline/logclass/builtin.h"
 #include "paceline/logclass/classes_page.h"
+#include "paceline/master/report/metrics.h"
 
 namespace paceline::cli {
 namespace {
@@ -25,7 +26,7 @@ Problem Usage(const std::string& what) {
   return Problem{.code = "PL-E010",
                  .what = what,
                  .where = "paceline config",
-                 .why = "it takes: show [--origin] [KEY], or docs settings|errors|flags|classes",
+                 .why = "it takes: show [--origin] [KEY], or docs settings|errors|flags|classes|metrics",
                  .fix = "paceline config show"};
 }
 
@@ -84,6 +85,8 @@ int Docs(Invocation& invocation) {
     invocation.out.Data(FlagsMarkdown());
   } else if (page == "classes") {
     invocation.out.Data(logclass::ClassesPage(logclass::BuiltinRules()));
+  } else if (page == "metrics") {
+    invocation.out.Data(master::MetricsMarkdown());
   } else {
     return invocation.out.Fail(Usage("there is no page \"" + page + "\""));
   }

@@ -7,10 +7,7 @@ namespace paceline::master {
 void Handlers::operator()(const wire::StatusAsked& asked) const { asked.reply(loop.Status()); }
 
 void Handlers::operator()(const MetricsAsked& asked) const {
-  Counters counters = loop.counters_;
-  counters.agents_connected = loop.executor_.connections();
-  counters.effects_waiting = loop.executor_.waiting();
-  asked.reply(MetricsText(loop.Status(), counters));
+  asked.reply(MetricsText(loop.Metrics()));
 }
 
 void Handlers::operator()(const HealthAsked& asked) const {

@@ -20,6 +20,10 @@ void NoticeDesk::Add(const core::Record& record, const NodeNames& names, const J
   held_.emplace_back(record.seq, MakeNotice(of, MakeJobEvent(record, names)));
 }
 
+NoticeCounts NoticeDesk::counts() const {
+  return notifier_ == nullptr ? NoticeCounts{} : notifier_->counts();
+}
+
 void NoticeDesk::SetDurable(RecordSeq last) {
   while (!held_.empty() && held_.front().first <= last) {
     notifier_->Post(std::move(held_.front().second));

@@ -25,6 +25,7 @@ class NoticeDesk {
   // A new one.
   void Add(const core::Record& record, const NodeNames& names, const JobSpec& spec);
   void SetDurable(RecordSeq last);
+  NoticeCounts counts() const;
 
  private:
   Notifier* notifier_ = nullptr;

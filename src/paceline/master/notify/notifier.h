@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/master/report/metrics.h"
 
 namespace paceline::master {
 
@@ -42,12 +43,7 @@ class Notifier {
   // Any thread. The command gets it as one line, with the member "dropped".
   void Post(nlohmann::ordered_json notice);
 
-  struct Counts {
-    uint64_t done = 0;  // the command ended with 0
-    uint64_t failed = 0;
-    uint64_t dropped = 0;
-  };
-  Counts counts() const { return {done_, failed_, dropped_}; }
+  NoticeCounts counts() const { return {done_, failed_, dropped_}; }
 
  private:
   using Clock = std::chrono::steady_clock;

@@ -1,6 +1,10 @@
 #include "paceline/master/report/status.h"
 
+#include <set>
+
 #include "gtest/gtest.h"
+#include "paceline/base/text.h"
+#include "paceline/core/goodput/time_class.h"
 #include "paceline/master/report/event_row.h"
 #include "paceline/master/report/metrics.h"
 #include "paceline/master/report/summary.h"
@@ -124,7 +128,7 @@ TEST(Status, TellsWhichRanksAreSlow) {
   EXPECT_EQ(status.slow[0].sentence,
             "ranks 4 to 5, all of node1: own work 21 % longer than the other ranks'; costs 17 % of "
             "the speed (900 steps a day)");
-  const std::string metrics = MetricsText(status, {});
+  const std::string metrics = MetricsText({.status = status});
   EXPECT_NE(metrics.find("paceline_slow_ranks 2\n"), std::string::npos) << metrics;
   EXPECT_NE(metrics.find("paceline_slow_cost_ratio 0.17\n"), std::string::npos) << metrics;
   job.Restore({RecordSeq(3), At(4), {}, core::RankNoLongerSlow{Generation(1), found}});
@@ -184,13 +188,53 @@ TEST(Metrics, AreOpenMetricsText) {
   wire::JobStatus status{.phase = "running", .generation = 3, .step = 12, .journal = "ok"};
   status.nodes.push_back({.name = "n", .state = "seated"});
   status.checkpoints.memory_restores = 2;
-  const std::string text = MetricsText(status, {.events = 7});
+  const std::string text = MetricsText({.status = status, .counters = {.events = 7}});
   EXPECT_NE(text.find("paceline_phase{phase=\"running\"} 1\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_events_total 7\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_nodes{state=\"seated\"} 1\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_checkpoint_restores_total{from=\"memory\"} 2\n"),
             std::string::npos);
   EXPECT_TRUE(text.ends_with("# EOF\n"));
+}
+
+TEST(Metrics, AreFewAndWellNamed) {
+  size_t series = 0;
+  std::set<std::string_view> names;
+  for (const MetricRow& row : MetricTable()) {
+    series += LabelValues(row).size();
+    EXPECT_TRUE(names.insert(row.name).second) << row.name;
+    EXPECT_EQ(row.label.empty(), row.values.empty()) << row.name;
+    EXPECT_FALSE(row.name.ends_with("_total")) << row.name << ": the type adds it";
+    EXPECT_FALSE(row.help.ends_with(".")) << row.name;
+    EXPECT_EQ(row.help.find('|'), std::string_view::npos) << row.name;
+  }
+  EXPECT_LE(series, kSeriesMax);
+}
+
+TEST(Metrics, DivideTheTimeAsGoodputDoes) {
+  MetricSource source;
+  for (size_t i = 0; i < core::kTimeClasses; ++i) {
+    source.goodput.slot_seconds[i] = static_cast<double>(i) + 1;
+  }
+  const std::string text = MetricsText(source);
+  for (const core::TimeClassText& one : core::TimeClassTexts()) {
+    const std::string line = Concat("paceline_rank_seconds{class=\"", one.name, "\"} ",
+                                    static_cast<size_t>(one.time_class) + 1, "\n");
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+  }
+}
+
+TEST(Metrics, GiveSlowRanksAPlaceAndNotALabel) {
+  MetricSource source;
+  source.status.slow = {{.ranks = {40, 41}, .excess = 0.5}, {.ranks = {7}, .excess = 0.25}};
+  const std::string text = MetricsText(source);
+  for (const char* line :
+       {"paceline_slow_rank{slot=\"1\"} 40\n", "paceline_slow_rank{slot=\"2\"} 41\n",
+        "paceline_slow_rank{slot=\"3\"} 7\n", "paceline_slow_rank{slot=\"4\"} -1\n",
+        "paceline_slow_rank_excess_ratio{slot=\"3\"} 0.25\n",
+        "paceline_slow_rank_excess_ratio{slot=\"8\"} 0\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line << text;
+  }
 }
 
 }  // namespace
