@@ -35,7 +35,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-web k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-web test-prometheus k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-image operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -69,6 +69,9 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@if command -v chromium >/dev/null; then \
 	   $(MAKE) --no-print-directory test-web; \
 	 else echo "make test-all: THE PAGE NOT TESTED: \`apt-get install chromium\`" >&2; fi
+	@if command -v prometheus promtool >/dev/null || test -x build/prometheus/usr/bin/promtool; then \
+	   $(MAKE) --no-print-directory test-prometheus; \
+	 else echo "make test-all: METRICS IN PROMETHEUS NOT TESTED: \`make test-prometheus\`" >&2; fi
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
 
@@ -101,6 +104,10 @@ test-gpu:  ## tests on an NVIDIA GPU, with the wheel that is installed
 
 test-web: venv wheel  ## the page of a job, as a file and live, in a browser (needs Debian's chromium)
 	PACELINE_WEB_TESTS=1 $(VENV)/python -m pytest -q tests/web
+
+test-prometheus: venv wheel  ## rules, alerts and a scrape by Debian's Prometheus
+	@tools/setup.sh prometheus
+	PACELINE_PROMETHEUS_TESTS=1 $(VENV)/python -m pytest -q -rs tests/prometheus
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
 	@tools/setup.sh k8s

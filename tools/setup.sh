@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# setup.sh [packages|venv|wheel|all|k8s]: what a fresh Debian 12 or 13, or Ubuntu 24.04, lacks.
+# setup.sh [packages|venv|wheel|all|k8s|prometheus]: what a fresh Debian 12 or 13, or Ubuntu 24.04,
+# lacks.
 #
 #   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
 #   venv      .venv with torch, the test tools and the build tools of the wheel
 #   wheel     the paceline wheel, built from this checkout and installed into .venv
 #   k8s       what nodes of a Kubernetes cluster in the tests need; not a part of `all`
+#   prometheus  Debian's Prometheus and promtool, into build/prometheus; not a part of `all`
 #
 # Safe to repeat: each part looks first and does nothing when nothing is to be done.
 set -euo pipefail
@@ -126,11 +128,30 @@ make_wheel() {
   echo "$digest" > $stamp
 }
 
+# Unpacked and not installed: the package would start a daemon, and its programs need no other one.
+unpack_prometheus() {
+  if command -v prometheus >/dev/null && command -v promtool >/dev/null; then return; fi
+  if [ -x build/prometheus/usr/bin/promtool ]; then return; fi
+  say "unpacking Debian's prometheus into build/prometheus"
+  local folder
+  folder=$(mktemp -d)
+  mkdir -p build
+  if (cd "$folder" && apt-get download -qq prometheus) &&
+      dpkg-deb -x "$folder"/prometheus_*.deb "$folder/root"; then
+    rm -rf build/prometheus
+    mv "$folder/root" build/prometheus
+  else
+    say "PROMETHEUS CANNOT BE HAD; its tests are skipped" >&2
+  fi
+  rm -rf "$folder"
+}
+
 case "${1:-all}" in
   packages) install_build_packages ;;
   venv) make_venv ;;
   wheel) make_wheel ;;
   all) install_build_packages; make_venv; make_wheel ;;
   k8s) install_packages "${k8s_packages[@]}" ;;
-  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s]" >&2; exit 2 ;;
+  prometheus) unpack_prometheus ;;
+  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus]" >&2; exit 2 ;;
 esac
