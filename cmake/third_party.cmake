@@ -56,6 +56,7 @@ paceline_dep(uring MODULES liburing)
 paceline_dep(libevent LIBS event_pthreads event_extra event_core DEPS Threads::Threads)
 # Header-only.
 paceline_dep(json)
+paceline_dep(protozero)
 paceline_dep(xxhash)
 paceline_dep(toml DEFINES TOML_HEADER_ONLY=1)
 

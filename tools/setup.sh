@@ -18,7 +18,7 @@ packages=(
   libgrpc++-dev libgrpc-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev
   libabsl-dev libc-ares-dev libre2-dev libssl-dev zlib1g-dev libzstd-dev
   libsqlite3-dev libevent-dev libxxhash-dev liburing-dev
-  nlohmann-json3-dev libtomlplusplus-dev
+  nlohmann-json3-dev libtomlplusplus-dev libprotozero-dev
   libgtest-dev libgmock-dev
   iproute2 procps openssl e2fsprogs fuse3
 )

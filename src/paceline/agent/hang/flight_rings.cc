@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <span>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include "paceline/agent/memory/arena_shelf.h"
@@ -95,6 +97,29 @@ std::optional<FlightReading> FlightRings::Read(uint32_t local_rank, Generation g
   std::optional<FlightReading> reading = ReadRing(bytes.span(), nullptr);
   const bool is_of_it = reading.has_value() && reading->pulse.generation == generation.value();
   return is_of_it ? std::move(reading) : std::nullopt;
+}
+
+std::vector<HostRing> ReadHostRings(const std::string& root) {
+  std::map<int64_t, HostRing> newest;
+  std::error_code failed;
+  for (const auto& node : std::filesystem::directory_iterator(root, failed)) {
+    std::error_code unreadable;
+    for (const auto& file : std::filesystem::directory_iterator(node.path(), unreadable)) {
+      const std::string name = file.path().filename().string();
+      if (!name.starts_with(kRingPrefix) || !name.ends_with(".ring")) continue;
+      const Bytes bytes(file.path().string(), kRingBytes);
+      std::optional<FlightReading> reading = ReadRing(bytes.span(), nullptr);
+      if (!reading.has_value()) continue;
+      const auto known = newest.find(reading->pulse.rank);
+      const bool is_older = known != newest.end() &&
+                            reading->pulse.generation < known->second.reading.pulse.generation;
+      if (is_older) continue;
+      newest[reading->pulse.rank] = {node.path().filename().string(), *std::move(reading)};
+    }
+  }
+  std::vector<HostRing> rings;
+  for (auto& [rank, ring] : newest) rings.push_back(std::move(ring));
+  return rings;
 }
 
 }  // namespace paceline::agent

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "paceline/agent/agent_files.h"
 #include "paceline/model/flight_ring.h"
@@ -56,5 +57,14 @@ class FlightRings {
   std::string page_;  // "": not in memory
   std::string last_page_;
 };
+
+// For readers that are no agent.
+struct HostRing {
+  std::string node;
+  FlightReading reading;
+};
+// The rings of all nodes of a job on this host, in the order of ranks; of each rank the newest.
+// `root` is ArenaRoots(job).memory.
+std::vector<HostRing> ReadHostRings(const std::string& root);
 
 }  // namespace paceline::agent

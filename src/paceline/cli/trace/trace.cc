@@ -1,0 +1,101 @@
+// `paceline trace`: what the ranks of this host did last, and the events of the job, for Perfetto.
+
+#include <unistd.h>
+
+#include <utility>
+#include <vector>
+
+#include "paceline/agent/hang/flight_rings.h"
+#include "paceline/agent/memory/arena_shelf.h"
+#include "paceline/agent/socket/reactor.h"
+#include "paceline/base/file_text.h"
+#include "paceline/base/text.h"
+#include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
+#include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/text.h"
+#include "paceline/cli/job/remote.h"
+#include "paceline/cli/settings/value.h"
+#include "paceline/cli/trace/job_trace.h"
+
+namespace paceline::cli {
+namespace {
+
+constexpr Flag kTraceFlags[] = {
+    {.dest = "last",
+     .spellings = {"--last"},
+     .kind = FlagKind::kDuration,
+     .metavar = "TIME",
+     .help = "how far the trace goes back, 30s by default; a rank keeps its last 4,096 actions"},
+    {.dest = "file",
+     .spellings = {"-o", "--out"},
+     .metavar = "FILE",
+     .help = "the file to write, job.pftrace by default"},
+};
+
+std::vector<RankTrace> RanksHere(const JobPlace& place) {
+  std::vector<RankTrace> ranks;
+  for (agent::HostRing& ring : agent::ReadHostRings(agent::ArenaRoots(place.id).memory)) {
+    const std::string process = Concat("/proc/", ring.reading.writer_pid);
+    const bool is_alive = ::access(process.c_str(), F_OK) == 0;
+    ranks.push_back({std::move(ring.node), std::move(ring.reading), is_alive});
+  }
+  return ranks;
+}
+
+Problem NoRings(const JobPlace& place) {
+  return Problem{.code = "PL-E024",
+                 .what = "no rank of the job has left a trace on this host",
+                 .where = place.run_dir,
+                 .why = "ranks keep their last actions in this host's memory while the job runs",
+                 .fix = "run it on a host of the job, while the job runs"};
+}
+
+std::string Summary(const std::string& path, const JobTrace& trace, Instant now) {
+  std::string text = Concat("wrote ", Visible(path), ": ", Counted(trace.ranks, "rank"),
+                            ", the last ", ToString(now - trace.from));
+  if (trace.short_rank >= 0) {
+    text += Concat("; all ranks for the last ", ToString(now - trace.complete_from),
+                   ", because rank ", trace.short_rank, " keeps no older action");
+  }
+  return text + ".";
+}
+
+}  // namespace
+
+FlagTable TraceFlags() { return kTraceFlags; }
+
+int RunTrace(Invocation& invocation) {
+  Output& out = invocation.out;
+  const auto place = JobOf(invocation);
+  if (!place.ok()) return out.Fail(place.problem());
+  const auto records = RecordsFromJournal(*place);
+  if (!records.ok()) return out.Fail(records.problem());
+  std::vector<wire::JobEvent> events;
+  EachEvent(*records, 1, [&events](const wire::JobEvent& event) {
+    events.push_back(event);
+    return true;
+  });
+  const Duration last =
+      ParseDuration(invocation.line.Text("last", "30s")).value_or(Duration::Seconds(30));
+  TraceInput input{.job_id = place->id, .records = &*records, .events = &events};
+  input.ranks = RanksHere(*place);
+  if (input.ranks.empty()) return out.Fail(NoRings(*place));
+  input.now = WallNow();
+  input.monotonic_ns = agent::MonotonicNs();
+  input.from = input.now - last;
+  const JobTrace trace = MakeJobTrace(input);
+  const std::string path = invocation.line.Text("file", "job.pftrace");
+  const absl::Status written = ReplaceFile(path, trace.bytes, 0644);
+  if (!written.ok()) {
+    return out.Fail({.code = "PL-E016",
+                     .what = "the trace was not written",
+                     .where = path,
+                     .why = std::string(written.message()),
+                     .fix = "free space there, or name another file with -o"});
+  }
+  out.Say(Summary(path, trace, input.now));
+  return kExitDone;
+}
+
+}  // namespace paceline::cli

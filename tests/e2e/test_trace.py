@@ -1,0 +1,103 @@
+"""`paceline trace`: read back with the schema of Perfetto's own package."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections import defaultdict
+from typing import Any
+
+import pytest
+from job import SCRIPTS, Job
+
+trace_pb2 = pytest.importorskip(
+    "perfetto.protos.perfetto.trace.perfetto_trace_pb2",
+    reason="TRACES NOT TESTED: there is no `perfetto` in this environment")
+TWO = ["--standalone", "--nproc-per-node", "2"]
+PACED = [str(SCRIPTS / "paced.py"), "--steps", "1000000"]
+
+
+class Traced:
+    """The tracks of a trace, by their names from the outermost on."""
+
+    def __init__(self, content: bytes) -> None:
+        trace = trace_pb2.Trace()
+        trace.ParseFromString(content)
+        names: dict[int, tuple[str, ...]] = {}
+        self.events: dict[tuple[str, ...], list[Any]] = defaultdict(list)
+        last = 0
+        for packet in trace.packet:
+            assert packet.trusted_packet_sequence_id == 1
+            if packet.HasField("track_descriptor"):
+                track = packet.track_descriptor
+                names[track.uuid] = (*names.get(track.parent_uuid, ()), track.name)
+                self.events[names[track.uuid]] = []
+                continue
+            assert packet.timestamp >= last  # in order of time
+            last = packet.timestamp
+            self.events[names[packet.track_event.track_uuid]].append(packet)
+        assert all(uuid for uuid in names)
+
+    def stretches(self, *track: str) -> list[tuple[str, int, int]]:
+        """Name, begin and end; of a track whose stretches do not overlap."""
+        found = []
+        begun = None
+        for packet in self.events[track]:
+            event = packet.track_event
+            if event.type == event.TYPE_SLICE_BEGIN:
+                assert begun is None, f"{track}: {event.name} begins inside {begun}"
+                begun = (event.name, packet.timestamp)
+            elif event.type == event.TYPE_SLICE_END:
+                assert begun is not None
+                found.append((*begun, packet.timestamp))
+                begun = None
+        assert begun is None
+        return found
+
+
+def traced(job: Job, *words: str) -> Traced:
+    path = job.directory / "job.pftrace"
+    done = job.command("trace", "--job", str(job.run_dir), "-o", str(path), *words)
+    assert done.returncode == 0, done
+    assert "2 ranks" in done.stderr, done
+    return Traced(path.read_bytes())
+
+
+def test_a_trace_has_ranks_collectives_and_the_incident(job: Job) -> None:
+    job.be_patient().start(TWO, PACED)
+    ranks = job.until_stepping(2)
+    os.kill(ranks[1]["pid"], signal.SIGKILL)
+    job.until_event("world_running", 2)
+    job.until_stepping(2)
+    trace = traced(job, "--last", "1h")
+    group = f"job {job.card['id']}"
+    worlds = trace.stretches(group, "worlds")
+    assert [name for name, *_ in worlds] == ["world 1", "world 2"]
+    ((_, broke, trained),) = trace.stretches(group, "incidents")
+    assert worlds[0][2] == broke < trained
+    kinds = [packet.track_event.name for packet in trace.events[group, "events"]]
+    assert kinds == [event["kind"] for event in job.events()][:len(kinds)]
+    assert "rank_failed" in kinds
+    for rank in range(2):
+        name = f"rank {rank} on node0"
+        assert trace.stretches(name, "phase")
+        collectives = trace.stretches(name, "collectives")
+        assert any("reduce" in operation for operation, *_ in collectives), collectives
+        assert all(end >= begin for _, begin, end in collectives)
+        # Rings are on the clock of the events: each is of world 2.
+        assert min(begin for _, begin, _ in collectives) >= worlds[1][1]
+
+
+def test_a_trace_has_no_more_than_was_asked_for(job: Job) -> None:
+    job.be_patient().start(TWO, PACED)
+    job.until_stepping(2)
+    trace = traced(job, "--last", "1ms")
+    times = [packet.timestamp for packets in trace.events.values() for packet in packets]
+    assert max(times) - min(times) <= 1_000_000
+
+
+def test_without_ranks_there_is_nothing_to_trace(job: Job) -> None:
+    job.start_steps(TWO, steps=1)
+    assert job.wait() == 0
+    done = job.command("trace", "--job", str(job.run_dir))
+    assert done.returncode != 0 and "no rank of the job has left a trace" in done.stderr
