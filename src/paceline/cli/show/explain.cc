@@ -263,7 +263,33 @@ std::string MendingOf(const JobEvent& fault, const JobEvent& end) {
     return Concat("find what fails on ", Visible(fault.node), where, " and on no other node");
   }
   if (is_advised && !known->advice.empty()) return known->advice;
-  return place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
+  const std::string fix =
+      place.empty() ? "fix what failed" : Concat("fix ", Visible(std::string(place)));
+  return headline.starts_with("ModuleNotFoundError") ? "install the module, or " + fix : fix;
+}
+
+// True if a rank made a step at any time, as far as the events tell.
+bool HasSteps(const std::vector<JobEvent>& events) {
+  return std::any_of(events.begin(), events.end(), [](const JobEvent& event) {
+    const std::string count = DetailOf(event, "step_count");
+    return event.step.value_or(-1) >= 0 || (!count.empty() && count != "0");
+  });
+}
+
+// What to do about `fault`, before the first step of the job. Then --resume repeats a command that
+// has never trained. Exit code 2 without an exception is what argparse and other parsers end a
+// script with, if they do not take its command line.
+std::string NextAfterNoStep(const JobEvent& fault, const JobEvent& end, const std::string& resume,
+                            bool has_run_dir) {
+  const bool is_refused = DetailOf(fault, "how") == "exited" && DetailOf(fault, "code") == "2" &&
+                          DetailOf(fault, "headline").starts_with(core::kExitedText);
+  if (!is_refused) {
+    return Concat(MendingOf(fault, end), ", then ", resume,
+                  has_run_dir ? "; that repeats the same command" : "");
+  }
+  return Concat("mend the command line of your script, and ",
+                has_run_dir ? "type `paceline run` anew: --resume repeats the same command"
+                            : "submit the job anew");
 }
 
 // What to do about a node that was taken out of the job for this; "" if none was.
@@ -282,7 +308,8 @@ std::string MendingOfEvicted(const Explanation& explanation) {
   return "";
 }
 
-std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
+std::string NextOf(const std::vector<JobEvent>& events, const Explanation& explanation,
+                   const std::string& run_dir) {
   const JobEvent& event = explanation.event;
   const std::string rung = DetailOf(event, "rung");
   const JobEvent* last = explanation.outcome.empty() ? nullptr : &explanation.outcome.back();
@@ -298,9 +325,10 @@ std::string NextOf(const Explanation& explanation, const std::string& run_dir) {
     if (DetailOf(end, "exit_code") == Concat(int{kExitNotStored})) {
       return Concat(is_lost ? "on each host: " : "repair the storage, then ", resume);
     }
-    return explanation.first_fault.has_value()
-               ? Concat(MendingOf(*explanation.first_fault, end), ", then ", resume)
-               : resume;
+    const auto& fault = explanation.first_fault;
+    if (!fault.has_value()) return resume;
+    if (!HasSteps(events)) return NextAfterNoStep(*fault, end, resume, !run_dir.empty());
+    return Concat(MendingOf(*fault, end), ", then ", resume);
   }
   if (event.kind == "hang_judged" && DetailOf(event, "acts") == "false") {
     const std::string later = Visible(DetailOf(event, "later"));
@@ -380,7 +408,7 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
   }
   const bool has_ended_well =
       events.back().kind == "job_finished" && DetailOf(events.back(), "exit_code") == "0";
-  explanation.next = has_ended_well ? kHasFinished : NextOf(explanation, run_dir);
+  explanation.next = has_ended_well ? kHasFinished : NextOf(events, explanation, run_dir);
   return explanation;
 }
 

@@ -102,6 +102,7 @@ TEST(Explain, AFailureOfOneHostIsSoughtThere) {
       Event(1, "rank_failed", {}, {{"charged", "true"}, {"headline", "OSError: no (t.py:1)"}}),
       Event(2, "stop_decided", {1}), Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
   events[0].node = "B";
+  events[0].step = 3;
   events[2].sentence =
       "the job has ended with exit code 1: your script fails, each time on B: OSError";
   EXPECT_EQ(Explain(events, 2, "r")->next,
@@ -251,15 +252,20 @@ TEST(Explain, TheNextStepOfAFailedJobCanBeTypedAsItStands) {
                                         Event(2, "stop_decided", {1}),
                                         Event(3, "job_finished", {2}, {{"exit_code", "1"}})};
   EXPECT_EQ(Explain(events, 2, "runs/a b")->next,
-            "fix what failed, then paceline run --resume --run-dir 'runs/a b'");
+            "fix what failed, then paceline run --resume --run-dir 'runs/a b'; that repeats the "
+            "same command");
 }
 
 // The master names no cause of the end.
 std::vector<JobEvent> Failed(const std::string& headline, const char* how = "exited",
-                             const char* code = "1") {
+                             const char* code = "1", const char* step_count = "3") {
   return {Event(1, "world_formed", {}),
           Event(2, "rank_failed", {1},
-                {{"charged", "true"}, {"headline", headline}, {"how", how}, {"code", code}}),
+                {{"charged", "true"},
+                 {"headline", headline},
+                 {"how", how},
+                 {"code", code},
+                 {"step_count", step_count}}),
           Event(3, "recovery_decided", {2}, {{"rung", "stop"}}),
           Event(4, "stop_decided", {3}, {{"exit_code", "1"}}),
           Event(5, "job_finished", {}, {{"exit_code", "1"}})};
@@ -286,6 +292,27 @@ TEST(Explain, TheNextStepFitsTheFailure) {
   std::vector<JobEvent> full = Failed("was killed by SIGKILL", "signaled", "9");
   full[1].details["cgroup_oom"] = "true";
   EXPECT_TRUE(next(full).starts_with("give its ranks more memory or less to hold, then "));
+}
+
+// --resume starts the command of spec.json again, so it cannot mend a command line.
+TEST(Explain, ACommandThatHasNeverTrainedIsNotOnlyResumed) {
+  const auto next = [](const std::vector<JobEvent>& events, const char* run_dir = "runs/a") {
+    return Explain(events, 4, run_dir)->next;
+  };
+  const std::string refused =
+      "exited with code 2; its last line on stderr was: t.py: error: unrecognized arguments: -x";
+  EXPECT_EQ(next(Failed(refused, "exited", "2", "0")),
+            "mend the command line of your script, and type `paceline run` anew: --resume repeats "
+            "the same command");
+  EXPECT_EQ(next(Failed(refused, "exited", "2", "0"), ""),
+            "mend the command line of your script, and submit the job anew");
+  EXPECT_EQ(next(Failed("ModuleNotFoundError: No module named 'x' (t.py:1)", "exited", "1", "0")),
+            "install the module, or fix t.py:1, then paceline run --resume --run-dir runs/a; that "
+            "repeats the same command");
+  // Its command line was taken once.
+  std::vector<JobEvent> resumed = Failed(refused, "exited", "2", "0");
+  resumed[0].step = 40;
+  EXPECT_EQ(next(resumed), "fix what failed, then paceline run --resume --run-dir runs/a");
 }
 
 TEST(Explain, StorageThatRefusesIsToBeRepaired) {
