@@ -1,5 +1,6 @@
 #include "paceline/core/finish.h"
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
@@ -199,6 +200,44 @@ TEST(Resume, AJobThatFailedOrWasStoppedGoesOnWithAFullBudget) {
   job.Step(now, NodeRegistered{ConnectionId(2), TestReport("n1")});
   job.Step(now += Duration::Milliseconds(1), TimePassed{});
   EXPECT_EQ(job.state().phase, Phase::kStarting) << job.Pending();
+}
+
+TEST_F(FinishTest, TheLastStepOutlivesWorldsWithoutStepsAndNewMasters) {
+  const auto rank_at = [&](Generation generation, int64_t step) {
+    RankReport rank{.generation = generation, .rank = Rank(0), .pid = 9};
+    rank.state = RankReport::State::kRunning;
+    rank.step = step;
+    rank.step_count = std::max(int64_t{0}, step);
+    NodeReported report{.node = NodeId(1), .connection = connection_};
+    report.ranks = {rank};
+    job_.Step(now_, report);
+  };
+  const auto stop = [&] {
+    job_.Step(now_, StopRequested{.why = "asked", .exit_code = 143});
+    job_.Step(now_, NodeDisconnected{NodeId(1), connection_});
+    for (int second = 0; second < 60; ++second) {
+      job_.Step(now_ += Duration::Seconds(1), TimePassed{});
+    }
+    ASSERT_EQ(job_.state().phase, Phase::kFinished);
+  };
+  rank_at(Generation(1), 0);
+  rank_at(Generation(1), 428);
+  EXPECT_EQ(job_.step(), 428);
+  stop();
+  EXPECT_EQ(job_.state().final_step, 428);
+  Resume({});
+  job_.Step(now_ += Duration::Milliseconds(1), TimePassed{});
+  ASSERT_EQ(job_.state().phase, Phase::kStarting) << job_.Pending();
+  EXPECT_EQ(job_.step(), 428);
+  stop();
+  EXPECT_EQ(job_.state().final_step, 428);
+  Resume({});
+  job_.Step(now_ += Duration::Milliseconds(1), TimePassed{});
+  // Repeated steps are no progress.
+  rank_at(job_.state().world->generation, 427);
+  EXPECT_FALSE(job_.state().progress_in_world);
+  rank_at(job_.state().world->generation, 429);
+  EXPECT_TRUE(job_.state().progress_in_world);
 }
 
 TEST_F(FinishTest, TheSignalOfTheFirstRequestIsHandedOn) {

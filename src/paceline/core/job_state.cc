@@ -373,6 +373,9 @@ struct StateFolder {
     state.exit_code = fact.exit_code;
     state.final_reason = fact.reason;
     state.final_step = fact.step;
+    // If no step of the training is known, `fact.step` counts the steps of the last world.
+    const bool is_of_training = fact.reached > 0 || state.step_max >= 0;
+    if (is_of_training) state.step_max = std::max(state.step_max, fact.step);
     state.world.reset();
     ForgetPace();
     SetPhase(state, record, Phase::kFinished);

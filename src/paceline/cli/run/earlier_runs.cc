@@ -16,7 +16,8 @@ constexpr size_t kEndMax = 200;
 void EarlierRuns::Add(const wire::JobEvent& event) {
   if (last_seq_ == 0) begin_ns_ = event.time_ns;
   last_seq_ = event.seq;
-  step_ = std::max(step_, event.step.value_or(-1));
+  // A world that runs tells where it began, not how far it came.
+  if (event.kind != "world_running") step_ = std::max(step_, event.step.value_or(-1));
   if (event.kind == "world_formed") ++worlds_;
   if (event.kind == "rank_failed") ++failures_;
   if (event.kind == "job_finished") end_ = event.sentence;

@@ -40,5 +40,18 @@ TEST(EarlierRuns, OneLineTellsOfAllRuns) {
   EXPECT_EQ(text.find('\n'), std::string::npos);
 }
 
+// A world says at which step it begins, and the end of the job at which one it ended.
+TEST(EarlierRuns, TheStepIsThatOfTheEnd) {
+  EarlierRuns before;
+  wire::JobEvent running = Earlier(1, "world_running");
+  running.step = 0;
+  before.Add(running);
+  EXPECT_EQ(before.Text("job-1").find("up to step"), std::string::npos);
+  wire::JobEvent end = Earlier(2, "job_finished", "the job has ended with exit code 143");
+  end.step = 428;
+  before.Add(end);
+  EXPECT_NE(before.Text("job-1").find(", up to step 428; "), std::string::npos);
+}
+
 }  // namespace
 }  // namespace paceline::cli

@@ -137,9 +137,10 @@ struct GoodputLedger::Visitor {
     const Instant kept_until = record.at - fact.lost_work;
     if (fact.step < 0) ledger.MoveHere(kept_until, TimeClass::kRedone);
     if (ledger.running_) {
-      const int64_t end = fact.reached > 0 ? fact.reached : fact.step;
+      const int64_t end = ledger.OwnStep(fact.reached, fact.step);
+      const bool has_steps = end >= 0 || fact.step_count > 0;
       const int64_t reached = ledger.CountSteps(end, fact.step_count);
-      ledger.former_.reset();
+      if (has_steps) ledger.former_.reset();
       if (fact.step < 0) ledger.steps_redone_ += fact.lost_steps;
       if (reached > 0) {
         ledger.former_ = {.reached = reached,
@@ -168,12 +169,13 @@ struct GoodputLedger::Visitor {
 
   void operator()(const JobFinished& fact) const {
     if (ledger.running_) {
-      // Without its own last step the world began at 0, or an older release wrote the record.
-      const bool has_own = fact.reached > 0;
-      const int64_t ran = fact.step - ledger.running_->began_at;
-      const int64_t reached =
-          ledger.CountSteps(has_own ? fact.reached : -1, has_own ? fact.step_count : ran);
-      ledger.former_.reset();
+      // No rank told steps to the master that recorded the end, or its release was an older one.
+      const bool is_silent = fact.reached == 0 && fact.step_count == 0;
+      const bool is_further = ledger.OwnStep(fact.reached, fact.step) >= 0;
+      const int64_t ran =
+          is_silent && is_further ? fact.step - ledger.running_->began_at : fact.step_count;
+      const int64_t reached = ledger.CountSteps(fact.reached > 0 ? fact.reached : -1, ran);
+      if (reached > 0 || ran > 0) ledger.former_.reset();
       if (reached > 0) ledger.former_ = {.reached = reached, .training = {}};
     }
     ledger.step_max_ = std::max(ledger.step_max_, fact.step);
@@ -241,6 +243,11 @@ void GoodputLedger::AddTraining(Instant from, Instant until, double slots) {
 void GoodputLedger::Enter(TimeClass stage) {
   if (stage_ != stage) training_.clear();
   stage_ = stage;
+}
+
+int64_t GoodputLedger::OwnStep(int64_t reached, int64_t step) const {
+  if (reached > 0) return reached;
+  return step > step_max_ ? step : -1;
 }
 
 int64_t GoodputLedger::CountSteps(int64_t step, int64_t count) {

@@ -112,6 +112,9 @@ class GoodputLedger {
   // The training world's ranks tell the step of the training only now: `count` steps after its
   // begin. All its steps so far are repeated ones, up to the former world's last step.
   void LearnStep(int64_t step, int64_t count);
+  // The last step of the world that a record ends, -1 if it is not known. `step` is the job's
+  // highest one, so it is this world's only if no world before was as far.
+  int64_t OwnStep(int64_t reached, int64_t step) const;
   // The steps of the training world count, too. Returns its last step; 0: not known.
   int64_t CountSteps(int64_t step, int64_t count);
   void CloseIncident();

@@ -346,6 +346,28 @@ TEST_F(GoodputLedgerTest, TheTimeBetweenAnEndAndItsResumptionDoesNotCount) {
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
 }
 
+// Such a world is resumed and stopped before its first step. Its end names the job's last step.
+TEST_F(GoodputLedgerTest, AWorldWithoutAStepAddsNone) {
+  Train();
+  Fold(20, JobFinished{.step = 20, .step_count = 20, .reached = 20});
+  Fold(30, JobResumed{});
+  Form(31, {1, 2});
+  Fold(40, WorldRunning{.has_no_step = true});
+  Fold(50, JobFinished{.step = 20});
+  EXPECT_EQ(Report(50).steps_executed, 20);
+  Fold(60, JobResumed{});
+  Form(61, {1, 2});
+  Fold(70, WorldRunning{.has_no_step = true});
+  Fold(80, WorldEnded{.step = 20});
+  EXPECT_EQ(Report(80).steps_executed, 20);
+  Form(81, {1, 2});
+  Fold(90, WorldRunning{.step = 16, .began_at = 15});
+  Fold(95, ProgressMade{.step = 21, .step_count = 6});
+  Fold(100, JobFinished{.step = 30, .step_count = 15, .reached = 30});
+  EXPECT_EQ(Report(100).steps_executed, 20 + 15);
+  EXPECT_EQ(Report(100).steps_redone, 5);
+}
+
 TEST_F(GoodputLedgerTest, TheNodesOfAnEndDoNotJoinAnewForItsResumption) {
   Train();
   Fold(20, JobFinished{.step = 20});

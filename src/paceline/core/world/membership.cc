@@ -322,6 +322,8 @@ void OnMasterStarted(Turn& turn, const MasterStarted& event) {
   turn.watch() = Watch{};
   turn.watch().check_all = true;
   if (event.history == History::kNone && event.memo.has_value()) Remember(turn, *event.memo);
+  // Ranks report again only if they still run.
+  turn.watch().step = turn.state().step_max;
   if (is_next) EndUnbegunWorld(turn);
   if (turn.state().phase == Phase::kFinished && event.resumes) ResumeEnded(turn);
   if (turn.state().phase == Phase::kFinished) {

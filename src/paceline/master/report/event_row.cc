@@ -253,6 +253,7 @@ struct Filler {
   }
   void operator()(const core::JobResumed& fact) { Detail("reason", fact.reason); }
   void operator()(const core::JobFinished& fact) {
+    if (fact.step > 0) Step(fact.step);
     Detail("exit_code", std::to_string(fact.exit_code));
     Detail("reason", fact.reason);
   }
