@@ -91,7 +91,13 @@ std::string NowOf(const Explanation& why, const std::vector<JobEvent>& events,
   if (status->phase != "running") {
     return status->pending.empty() ? NowByEvents(events) : Visible(status->pending);
   }
-  if (!status->hang.has_value()) return "training goes on";
+  // The master tells a step's time and no speed while the world stands still.
+  constexpr Duration kStill = Duration::Seconds(3);
+  const bool is_still =
+      status->steps_per_second <= 0 && status->since_step.value_or(Duration()) > kStill;
+  if (!status->hang.has_value()) {
+    return is_still && !status->pending.empty() ? Visible(status->pending) : "training goes on";
+  }
   const bool is_told = why.hang.has_value() && why.hang->seq == status->hang->seq;
   if (!is_told || !status->since_step.has_value()) return Visible(status->pending);
   return Concat("no step for ", ToString(*status->since_step));

@@ -100,6 +100,11 @@ TEST(Account, OfASuspectedHangSaysThatNoStepComes) {
   status.since_step = Duration::Seconds(28);
   status.hang = wire::HangStatus{.seq = 2, .ranks = {1}, .sentence = "Rank 1 …"};
   EXPECT_EQ(AccountOf(why, events, status).now, "no step for 28 s");
+  status.hang.reset();
+  status.pending = "no step for 28 s; its ranks are examined again in 2 s";
+  EXPECT_EQ(AccountOf(why, events, status).now, status.pending);
+  status.pending = "no step for 28 s: Rank 1 …";
+  status.hang = wire::HangStatus{.seq = 2, .ranks = {1}, .sentence = "Rank 1 …"};
   status.hang->seq = 3;  // another one than that which is explained
   EXPECT_EQ(AccountOf(why, events, status).now, "no step for 28 s: Rank 1 …");
 }

@@ -16,7 +16,7 @@ void Handlers::operator()(const PulseAsked& asked) const {
   const core::JobState& state = loop.job_.state();
   const int64_t step = loop.job_.step() < 0 ? loop.job_.step_count() : loop.job_.step();
   const bool is_known = step > 0 || loop.job_.step() >= 0;
-  const double speed = loop.pace_.PerSecond();
+  const double speed = loop.pace_.PerSecond(now);
   nlohmann::json pulse = {{"at", static_cast<double>(now.nanoseconds()) / 1e9},
                           {"seq", loop.executor_.durable().value()},
                           {"phase", core::PhaseName(state.phase)}};

@@ -121,6 +121,22 @@ std::string PendingNodes(const core::JobState& state, const HostView& host) {
   return "";
 }
 
+// Says that no step comes, before a hang is named, and when paceline looks at the ranks.
+void AddStandstill(const core::Job& job, Instant now, wire::JobStatus* status) {
+  const core::HangWatch& hang = job.hang();
+  std::string next;
+  if (hang.is_asked) {
+    next = "; the nodes are asked what their ranks do";
+  } else if (!hang.look_at.is_max()) {
+    const Duration left = std::max(Duration(), hang.look_at - now);
+    next = "; its ranks are examined again in " + ToString(left);
+  } else {
+    next = "; its ranks are examined when one of them does nothing any more";
+  }
+  status->steps_per_second = 0;
+  status->pending = Concat("no step for ", ToString(*status->since_step), next);
+}
+
 // Says that nothing goes on, and no speed, which would be an old one.
 void AddHang(const core::Job& job, wire::JobStatus* status) {
   const core::HangWatch& hang = job.hang();
@@ -205,6 +221,8 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
                    .plan = plan.plan};
   }
   AddProgress(job, &status);
+  const bool is_still = host.is_still && host.since_step.has_value();
+  if (is_still && state.phase == core::Phase::kRunning) AddStandstill(job, now, &status);
   AddHang(job, &status);
   return status;
 }

@@ -17,6 +17,7 @@ struct HostView {
   double goodput = 0;
   double steps_per_second = 0;
   std::optional<Duration> since_step;
+  bool is_still = false;  // longer than steps usually take
   Instant created_at;
   std::string journal;  // "ok", or why decisions are delayed
   RecordSeq durable;

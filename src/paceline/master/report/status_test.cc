@@ -170,6 +170,35 @@ TEST(Status, SaysThatNoStepComesWhileAHangLasts) {
   EXPECT_NE(json.find("\"sentence\": \"Rank 0 on node0 raised"), std::string::npos) << json;
 }
 
+// A stale pace looked healthy for as long as a hang was not named.
+TEST(Status, SaysThatNoStepComesBeforeAHangIsNamed) {
+  core::Job job;
+  job.Step(At(1), core::JobSubmitted{{.job_id = "j", .nodes_min = 1, .nodes_max = 1}});
+  job.Step(At(1), core::MasterStarted{1});
+  job.Step(At(1), core::NodeRegistered{ConnectionId(1), TestReport("node0")});
+  const Generation generation = job.state().generation;
+  RankReport rank{.generation = generation, .pid = 7, .state = RankReport::State::kStepping};
+  rank.step_count = 50;
+  core::NodeReported report{.node = NodeId(1), .connection = ConnectionId(1)};
+  report.generation = generation;
+  report.ranks = {rank};
+  job.Step(At(2), report);
+  ASSERT_EQ(job.state().phase, core::Phase::kRunning);
+  const HostView still = {
+      .steps_per_second = 9, .since_step = Duration::Seconds(12), .is_still = true};
+  EXPECT_EQ(MakeJobStatus(job, At(3), still).pending,
+            "no step for 12 s; its ranks are examined when one of them does nothing any more");
+  EXPECT_EQ(MakeJobStatus(job, At(3), still).steps_per_second, 0);
+  report.ranks[0].is_quiet = true;
+  job.Step(At(3), report);
+  EXPECT_EQ(MakeJobStatus(job, At(3), still).pending,
+            "no step for 12 s; the nodes are asked what their ranks do");
+  NodeEvidence evidence{.generation = generation, .round = 1, .ranks = {{.rank = Rank(0)}}};
+  job.Step(At(4), core::EvidenceCollected{NodeId(1), ConnectionId(1), evidence});
+  const std::string pending = MakeJobStatus(job, At(4), still).pending;
+  EXPECT_TRUE(pending.starts_with("no step for 12 s; its ranks are examined again in ")) << pending;
+}
+
 // A signal to process 0 would reach everybody in the sender's own group.
 TEST(Status, AProcessThatIsNotKnownIsNull) {
   wire::JobStatus status;

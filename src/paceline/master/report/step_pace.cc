@@ -31,6 +31,15 @@ double StepPace::PerSecond() const {
   return static_cast<double>(last_.steps - marks_.front().steps) / seconds;
 }
 
+bool StepPace::IsStill(Instant now) const {
+  constexpr double kLeastSeconds = 3;
+  constexpr double kUsualSteps = 5;
+  const std::optional<Duration> since = SinceLast(now);
+  const double pace = PerSecond();
+  return since.has_value() && pace > 0 &&
+         since->ToSecondsF() > std::max(kLeastSeconds, kUsualSteps / pace);
+}
+
 std::optional<Duration> StepPace::SinceLast(Instant now) const {
   if (last_.steps == 0) return std::nullopt;
   return std::max(Duration(), now - last_.at);

@@ -24,6 +24,11 @@ class StepPace {
   void Note(Instant now, const Progress& progress);
   // Of the last kWindow, or longer if its steps take longer; 0: fewer than two reports had steps.
   double PerSecond() const;
+  // The same at `now`: 0 while the world stands still, because the last minute's steps tell nothing
+  // about that.
+  double PerSecond(Instant now) const { return IsStill(now) ? 0 : PerSecond(); }
+  // True: no step has come for 3 s and for five times as long as one usually takes.
+  bool IsStill(Instant now) const;
   // None: this master has not heard of a step of this world.
   std::optional<Duration> SinceLast(Instant now) const;
 

@@ -32,6 +32,24 @@ TEST(StepPace, StepsOfTheLastMinuteCount) {
   EXPECT_EQ(Duration::Seconds(7), pace.SinceLast(After(377)));
 }
 
+TEST(StepPace, AWorldThatStandsStillHasNoPace) {
+  StepPace pace;
+  for (int i = 1; i <= 600; ++i) pace.Note(After(i * 0.1), Made(1, i));
+  EXPECT_NEAR(10, pace.PerSecond(After(63)), 0.01);
+  EXPECT_FALSE(pace.IsStill(After(63)));
+  EXPECT_TRUE(pace.IsStill(After(63.1)));
+  EXPECT_EQ(0, pace.PerSecond(After(63.1)));
+  pace.Note(After(70), Made(1, 601));
+  EXPECT_FALSE(pace.IsStill(After(71)));
+}
+
+TEST(StepPace, SlowStepsAreGivenFiveTimesTheirTime) {
+  StepPace pace;
+  for (int i = 1; i <= 10; ++i) pace.Note(After(i * 4), Made(1, i));
+  EXPECT_FALSE(pace.IsStill(After(59)));
+  EXPECT_TRUE(pace.IsStill(After(61)));
+}
+
 TEST(StepPace, StepsThatTakeMinutesHaveAPaceToo) {
   StepPace pace;
   for (int i = 1; i <= 3; ++i) pace.Note(After(i * 300), Made(1, i));
