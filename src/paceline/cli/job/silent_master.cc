@@ -10,33 +10,48 @@
 namespace paceline::cli {
 namespace {
 
-bool IsMasterStopped(const JobPlace& place) {
-  const char state = agent::ReadStat(place.master_pid).state;
-  return state == 'T' || state == 't';
+// Why no master answers, and what brings it back.
+struct Silence {
+  std::string why;
+  std::string way;
+};
+
+Silence SilenceOf(const JobPlace& place) {
+  const std::string log = Concat(place.run_dir, "/logs/master.log says more");
+  if (IsMasterStopped(place)) {
+    return {"the process is stopped (SIGSTOP)", Concat("kill -CONT ", place.master_pid)};
+  }
+  if (place.has_master()) {
+    return {"the process lives and does not answer; it may wait for its disk or for the CPU",
+            Concat(log, ", and `paceline stop --job ", ShellWord(place.id),
+                   "` ends the job without its master")};
+  }
+  return {"no process of it lives now", place.has_launcher()
+                                            ? Concat("its launcher (process ", place.launcher_pid,
+                                                     ") starts the master again; ", log)
+                                            : ResumeCommand(place.run_dir) + " takes over"};
 }
 
 }  // namespace
 
+bool IsMasterStopped(const JobPlace& place) {
+  if (!place.has_master()) return false;
+  const char state = agent::ReadStat(place.master_pid).state;
+  return state == 'T' || state == 't';
+}
+
 Problem MasterIsSilent(const JobPlace& place) {
   if (place.is_joined) return MasterIsAway(place);
-  Problem problem{.code = "PL-E030",
-                  .what = Concat("the master of ", place.id, " does not answer"),
-                  .where = Concat("on this host, ", HostName(), ", in ", place.run_dir),
-                  .why = "no process of it lives now",
-                  .fix = Concat(MasterComesText(place), "; then type the same command again")};
-  if (!place.has_master()) return problem;
-  problem.where = Concat("process ", place.master_pid, " on this host, ", HostName());
-  if (IsMasterStopped(place)) {
-    problem.why = "the process is stopped (SIGSTOP)";
-    problem.fix = Concat("kill -CONT ", place.master_pid, "; then type the same command again");
-    return problem;
-  }
-  problem.why = Concat("the process lives, and gave no answer within ",
-                       ToString(kFirstAnswerPatience), "; it may wait for its disk or for the CPU");
-  problem.fix = Concat("type the same command again later; ", place.run_dir,
-                       "/logs/master.log says more, and `paceline stop --job ", ShellWord(place.id),
-                       "` ends the job without its master");
-  return problem;
+  const Silence silence = SilenceOf(place);
+  const bool is_slow = place.has_master() && !IsMasterStopped(place);
+  return {.code = "PL-E030",
+          .what = Concat("the master of ", place.id, " does not answer"),
+          .where = place.has_master()
+                       ? Concat("process ", place.master_pid, " on this host, ", HostName())
+                       : Concat("on this host, ", HostName(), ", in ", place.run_dir),
+          .why = silence.why,
+          .fix = is_slow ? Concat("type the same command again later; ", silence.way)
+                         : Concat(silence.way, "; then type the same command again")};
 }
 
 std::string SilenceText(const JobPlace& place) {
@@ -51,15 +66,8 @@ std::string SilenceText(const JobPlace& place) {
 }
 
 std::string MasterComesText(const JobPlace& place) {
-  if (!place.has_launcher()) return ResumeCommand(place.run_dir) + " takes over";
-  const std::string log = Concat("; ", place.run_dir, "/logs/master.log says more");
-  const std::string launcher = Concat("its launcher (process ", place.launcher_pid, ") ");
-  if (!place.has_master()) return Concat(launcher, "starts the master again", log);
-  if (IsMasterStopped(place)) {
-    return Concat("the master (process ", place.master_pid, ") is stopped (SIGSTOP); kill -CONT ",
-                  place.master_pid, " lets it go on");
-  }
-  return Concat(launcher, "waits for the master (process ", place.master_pid, ")", log);
+  const Silence silence = SilenceOf(place);
+  return place.has_master() ? Concat(silence.why, ": ", silence.way) : silence.way;
 }
 
 }  // namespace paceline::cli

@@ -20,8 +20,12 @@ Problem MasterIsSilent(const JobPlace& place);
 // for what is told from the journal instead.
 std::string SilenceText(const JobPlace& place);
 
-// What brings back the master of a job of this host that does not answer: its launcher, or without
-// one the command that takes over. A `paceline run --resume` beside a launcher would be refused.
+// True if the master's process on this host was stopped, as by SIGSTOP.
+bool IsMasterStopped(const JobPlace& place);
+
+// What brings back the master of a job of this host that does not answer, as in MasterIsSilent: its
+// launcher, or without one the command that takes over. A `paceline run --resume` beside a launcher
+// would be refused.
 std::string MasterComesText(const JobPlace& place);
 
 }  // namespace paceline::cli

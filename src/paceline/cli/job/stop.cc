@@ -10,6 +10,7 @@
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/moved_dir.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/silent_master.h"
 
 namespace paceline::cli {
 namespace {
@@ -38,6 +39,13 @@ constexpr Duration kPatience = Duration::Seconds(10);
 std::string Plan(const JobPlace& place, Duration grace, bool force) {
   if (force) return "stopping " + place.id + ": SIGKILL to its ranks now";
   return "stopping " + place.id + ": SIGTERM to its ranks, SIGKILL after " + ToString(grace);
+}
+
+std::string StoppedText(const JobPlace& place) {
+  const std::string pid = std::to_string(place.master_pid);
+  return "note: the master, process " + pid +
+         ", is stopped (SIGSTOP), so the job's launcher would end the job; kill -CONT " + pid +
+         " lets the master do it";
 }
 
 // Sends one request. PL-E030 if no master runs now.
@@ -139,6 +147,7 @@ int RunStop(Invocation& invocation) {
   if (!place->is_running()) return NotRunning(*place, out);
   if (invocation.line.Has("dry_run")) {
     out.DataLine("would be " + Plan(*place, grace, force));
+    if (IsMasterStopped(*place)) out.Say(StoppedText(*place));
     return kExitDone;
   }
   if (place->is_run_dir_gone) return AskLauncher(*place, force, out);

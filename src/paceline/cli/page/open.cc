@@ -13,6 +13,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/silent_master.h"
 #include "paceline/wire/client/control_client.h"
 
 namespace paceline::cli {
@@ -34,15 +35,6 @@ Problem NoPageServed(const JobPlace& place) {
           .why = "it is just starting, or an older version of paceline",
           .fix = Concat("paceline report --job ", ShellWord(place.id),
                         " writes the same page as a file")};
-}
-
-// The job's launcher lives, and its master does not answer.
-Problem MasterIsMissing(const JobPlace& place) {
-  return {.code = "PL-E030",
-          .what = Concat("the master of ", place.id, ", which serves its page, does not answer"),
-          .where = place.master_addr.empty() ? place.run_dir : place.master_addr,
-          .why = "it is just starting, or it died",
-          .fix = Concat(MasterComesText(place), "; then `paceline open` again")};
 }
 
 // The master's answer; none if it is away.
@@ -71,7 +63,7 @@ Result<wire::PageLink> AskForLink(const JobPlace& place) {
                                });
   if (asked == Asked::kAnswered) return *std::move(answer);
   if (asked == Asked::kNobodyRunsIt) return NoLivePage(place);
-  return place.is_joined ? MasterIsAway(place) : MasterIsMissing(place);
+  return MasterIsSilent(place);
 }
 
 // The command that makes the page reachable from the user's own machine; "" if it is this one.
