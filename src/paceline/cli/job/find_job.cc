@@ -62,6 +62,7 @@ Problem WhichOne(const Places& jobs, const std::string& where, const std::string
                  .fix = kNameOne};
 }
 
+constexpr char kNameAny[] = "the same command with --job and a name of `paceline ps --all`";
 constexpr char kNothingRuns[] = "nothing to do; `paceline ps --all` lists the jobs that have ended";
 
 Problem NoJob(const Environment& environment, JobUse use) {
@@ -73,13 +74,13 @@ Problem NoJob(const Environment& environment, JobUse use) {
       .fix = use == JobUse::kChange ? kNothingRuns : "paceline run train.py, or --job RUN_DIR"};
 }
 
-Problem NoJobHere(const Places& running, const std::string& directory) {
+Problem NoJobHere(const Places& running, const std::string& directory, const char* if_none_runs) {
   return Problem{.code = "PL-E022",
                  .what = "no job was started in this directory",
                  .where = directory,
                  .why = running.empty() ? "no job of yours runs on this host"
                                         : "jobs of other directories run: " + ListOf(running),
-                 .fix = running.empty() ? kNothingRuns : kNameOne};
+                 .fix = running.empty() ? if_none_runs : kNameOne};
 }
 
 // Refuses `asked` for a command that changes a job: the ids of the jobs `begun` only begin with it.
@@ -115,12 +116,6 @@ Result<FoundJob> FindNamed(const std::vector<JobPlace>& jobs, const std::string&
                   is_whole ? "have that name" : "have ids that begin with that");
 }
 
-bool IsOf(const JobPlace& place, const std::string& directory) {
-  if (directory.empty()) return false;
-  return place.cwd == directory || place.run_dir == directory ||
-         directory.starts_with(place.run_dir + "/");
-}
-
 // "note: this is x-11, which has ended; x-12 (started in /a) runs, and --job names it", where the
 // command takes another job than `others`.
 std::string TooText(Places others, const JobPlace& taken) {
@@ -137,10 +132,11 @@ std::string TooText(Places others, const JobPlace& taken) {
 Result<FoundJob> OneOfHere(const Places& here, const Places& running, JobUse use,
                            const std::string& directory) {
   const Places here_running = RunningOf(here);
-  if (use == JobUse::kShow || here_running.empty()) {
+  const bool is_newest = use == JobUse::kShow || use == JobUse::kHere;
+  if (is_newest || here_running.empty()) {
     const JobPlace& newest = *here.front();
     // A command that needs a running job may have meant one of another directory.
-    return FoundJob{newest, TooText(use == JobUse::kShow ? here_running : running, newest)};
+    return FoundJob{newest, TooText(is_newest ? here_running : running, newest)};
   }
   if (here_running.size() == 1) return FoundJob{*here_running.front()};
   return WhichOne(here_running, directory, "of this directory run");
@@ -156,6 +152,12 @@ Result<FoundJob> OneOfElsewhere(const Places& all, const Places& running,
 }
 
 }  // namespace
+
+bool IsOfDirectory(const JobPlace& place, const std::string& directory) {
+  if (directory.empty()) return false;
+  return place.cwd == directory || place.run_dir == directory ||
+         directory.starts_with(place.run_dir + "/");
+}
 
 std::string CurrentDirectory() {
   char path[PATH_MAX];
@@ -180,7 +182,7 @@ Result<FoundJob> FindJob(const Environment& environment, const std::string& aske
   }
   std::set<std::string_view> ids;  // a host may take part in a job from several directories
   for (const JobPlace& place : places) {
-    if (IsOf(place, directory)) ids.insert(place.id);
+    if (IsOfDirectory(place, directory)) ids.insert(place.id);
   }
   Places all;
   Places here;
@@ -191,7 +193,8 @@ Result<FoundJob> FindJob(const Environment& environment, const std::string& aske
   const Places running = RunningOf(all);
   if (!here.empty()) return OneOfHere(here, running, use, directory);
   if (all.empty()) return NoJob(environment, use);
-  if (use == JobUse::kChange) return NoJobHere(running, directory);
+  if (use == JobUse::kChange) return NoJobHere(running, directory, kNothingRuns);
+  if (use == JobUse::kHere) return NoJobHere(running, directory, kNameAny);
   return OneOfElsewhere(all, running, environment);
 }
 

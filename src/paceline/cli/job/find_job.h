@@ -8,9 +8,13 @@
 //
 //   kShow    the newest job of this directory, running or ended; without one, the only job that
 //            runs, else the newest one of this host
-//   kWatch   the same, but a job that runs goes before newer ones that have ended
+//   kHere    the newest job of this directory and no other one: what such a command returns or
+//            writes is used without a look at the job's name
+//   kWatch   as kShow, but a job that runs goes before newer ones that have ended
 //   kChange  only a job of this directory, the running one first: a command that stops the job of
 //            another directory by mistake loses somebody's work
+//
+// The newest job is the one that was started or resumed last.
 //
 // --job takes a run directory, an id, a name, or the begin of an id. For kChange an id or a name
 // has to be whole, because the begin of one may be that of another job by mistake.
@@ -23,7 +27,7 @@
 
 namespace paceline::cli {
 
-enum class JobUse { kShow, kWatch, kChange };
+enum class JobUse { kShow, kHere, kWatch, kChange };
 
 struct FoundJob {
   JobPlace place;
@@ -34,6 +38,9 @@ struct FoundJob {
 // if there is none, PL-E023 if several may be meant, PL-E024 if none has that name.
 Result<FoundJob> FindJob(const Environment& environment, const std::string& asked, JobUse use,
                          const std::string& directory);
+
+// True if the job was started in that directory, or if this is in its run directory.
+bool IsOfDirectory(const JobPlace& place, const std::string& directory);
 
 // This process's, "" if it was removed.
 std::string CurrentDirectory();

@@ -9,6 +9,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/test_dir.h"
 #include "paceline/cli/job/run_dir.h"
+#include "paceline/cli/run/resume_here.h"
 
 namespace paceline::cli {
 namespace {
@@ -19,7 +20,7 @@ class KnownNames : public testing::Test {
 
   // A job that has ended, or whose launcher is this process. Each is newer than those before it.
   void Add(const std::string& id, const std::string& name, const std::string& cwd = "/elsewhere",
-           bool is_running = false) {
+           bool is_running = false, double started = 0) {
     const std::string run_dir = dir_.path() + "/runs/" + id;
     ASSERT_TRUE(MakeDirs(run_dir, 0700).ok());
     nlohmann::json card = {{"schema", "paceline.job/1"},
@@ -27,6 +28,7 @@ class KnownNames : public testing::Test {
                            {"name", name},
                            {"cwd", cwd},
                            {"created", ++created_}};
+    if (started > 0) card["started"] = started;
     if (is_running) {
       card["launcher_pid"] = getpid();
       card["launcher"]["start_time"] = agent::StartTimeOf(getpid());
@@ -170,6 +172,43 @@ TEST_F(KnownNames, WhatShowsAJobPrefersTheNewestOfThisDirectory) {
             "mine-2; note: this is mine-2, which has ended; mine-1 (started in /here) runs, and "
             "--job names it");
   EXPECT_EQ(Here(JobUse::kWatch), "mine-1");
+}
+
+TEST_F(KnownNames, TheNewestJobIsTheOneThatWasResumedLast) {
+  Add("mine-1", "mine", "/here", false, /*started=*/10);
+  Add("mine-2", "mine", "/here");
+  EXPECT_EQ(Here(JobUse::kShow), "mine-1");
+  EXPECT_EQ(Here(JobUse::kChange), "mine-1");
+}
+
+TEST_F(KnownNames, WhatAScriptActsUponIsOfThisDirectory) {
+  EXPECT_TRUE(Here(JobUse::kHere).starts_with("PL-E022"));
+  Add("old-1", "old", "/there");
+  EXPECT_EQ(Here(JobUse::kHere), "PL-E022: no job of yours runs on this host");
+  EXPECT_EQ(FindJob(environment_, "", JobUse::kHere, "/here").problem().fix,
+            "the same command with --job and a name of `paceline ps --all`");
+  Add("lone-1", "lone", "/there", true);
+  EXPECT_EQ(Here(JobUse::kHere),
+            "PL-E022: jobs of other directories run: lone-1 (started in /there)");
+  EXPECT_EQ(Find("lone-", JobUse::kHere)->id, "lone-1");
+  Add("mine-1", "mine", "/here");
+  EXPECT_EQ(Here(JobUse::kHere), "mine-1");
+}
+
+TEST_F(KnownNames, ResumeTakesTheOneJobOfItsDirectory) {
+  const auto resumed = [&] {
+    const auto job = JobToResume(environment_, "/here");
+    return job.ok() ? job->id : job.problem().code + ": " + job.problem().why;
+  };
+  Add("old-1", "old", "/there");
+  EXPECT_EQ(resumed(), "PL-E026: none has failed, was stopped or was killed");
+  Add("mine-1", "mine", "/here", true);
+  EXPECT_EQ(resumed(), "PL-E026: still running: mine-1");
+  Add("mine-2", "mine", "/here");
+  EXPECT_EQ(resumed(), "mine-2");
+  Add("mine-3", "mine", "/here");
+  const std::string runs = dir_.path() + "/runs/";
+  EXPECT_EQ(resumed(), "PL-E023: mine-3 in " + runs + "mine-3, mine-2 in " + runs + "mine-2");
 }
 
 TEST_F(KnownNames, AJobIsOfItsRunDirectoryToo) {

@@ -190,6 +190,7 @@ JobPlace PlaceFrom(const PlainJson& json, const std::string& run_dir) {
                  .cwd = JsonText(json, "cwd"),
                  .launcher_pid = PidAt(json, "launcher_pid"),
                  .created = JsonNumber(json, "created")};
+  place.started = JsonNumber(json, "started", place.created);
   const auto start_of = [](const PlainJson& process) {
     return static_cast<uint64_t>(std::max(0.0, JsonNumber(process, "start_time")));
   };
@@ -269,7 +270,7 @@ std::vector<JobPlace> KnownJobs(const Environment& environment) {
     }
   }
   std::stable_sort(jobs.begin(), jobs.end(),
-                   [](const JobPlace& a, const JobPlace& b) { return a.created > b.created; });
+                   [](const JobPlace& a, const JobPlace& b) { return a.started > b.started; });
   return jobs;
 }
 

@@ -37,6 +37,7 @@ struct JobPlace {
   bool is_joined = false;        // the master runs on another host
   bool is_run_dir_gone = false;  // removed while the job's launcher lives; see KnownJobs
   double created = 0;            // seconds since 1970; 0 = not told
+  double started = 0;            // the same of its newest start; `created` if it was not resumed
   std::optional<JobEnd> end;     // as a master on another host reported it
   std::string on;                // the value of --on, for a job of a cluster; "": of this host
   // What the cluster keeps of a job that has ended. Then there is nothing else to read.
@@ -74,9 +75,9 @@ Result<JobPlace> ReadOwnJobPlace(const std::string& run_dir);
 // How the job ended, in job.json of a host that joined; none: it did not hear of the end.
 std::optional<JobEnd> JobEndIn(const nlohmann::json& job);
 
-// All jobs known to this host's runtime directories, newest first. If the run directory of a job
-// was moved while its launcher lives, its place is the new one. Where the directory was removed,
-// such a job is known by its registry entry.
+// All jobs known to this host's runtime directories, the one that was started or resumed last
+// first. If the run directory of a job was moved while its launcher lives, its place is the new
+// one. Where the directory was removed, such a job is known by its registry entry.
 std::vector<JobPlace> KnownJobs(const Environment& environment);
 std::vector<StarterPlace> KnownStarters(const Environment& environment);
 

@@ -5,7 +5,6 @@
 #include <ctime>
 #include <optional>
 #include <string_view>
-#include <variant>
 
 #include "paceline/base/instant.h"
 #include "paceline/base/json.h"
@@ -15,7 +14,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/job_place.h"
-#include "paceline/master/journal/journal.h"
+#include "paceline/cli/job/outcome.h"
 
 namespace paceline::cli {
 namespace {
@@ -38,31 +37,6 @@ std::vector<std::string> WithoutSecrets(std::vector<std::string> argv) {
     if (argv[i].find("paceline-join:") != std::string::npos) argv[i] = kHidden;
   }
   return argv;
-}
-
-// How many of the journal's last records are searched for the end of the job. Only records of
-// storage and of nodes that leave may follow it.
-constexpr uint32_t kLastRecords = 64;
-
-// How a job went that does not run any more, as far as this host knows it.
-struct Outcome {
-  std::optional<JobEnd> end;      // none: it was killed, and can be resumed
-  std::optional<double> at = {};  // seconds since 1970; of its last record if it has no end
-};
-
-Outcome OutcomeOf(const JobPlace& job) {
-  Outcome outcome{.end = job.end};
-  const auto records = master::ReadEndOfJournal(job.run_dir + "/journal.db", kLastRecords);
-  if (!records.ok()) return outcome;
-  for (const core::Record& record : *records) {
-    const auto* finished = std::get_if<core::JobFinished>(&record.fact);
-    const bool is_resumed = std::holds_alternative<core::JobResumed>(record.fact);
-    if (is_resumed) outcome.end.reset();
-    if (finished != nullptr) outcome.end = JobEnd{finished->exit_code, finished->reason};
-    const bool is_its_end = outcome.end.has_value() && finished == nullptr;
-    if (!is_its_end) outcome.at = static_cast<double>(record.at.nanoseconds()) / 1e9;
-  }
-  return outcome;
 }
 
 // Seconds from the job's start to its end, or to now.

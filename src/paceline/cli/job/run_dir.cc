@@ -177,7 +177,8 @@ std::string FormatJobCard(const JobCard& card) {
                {"http_port", card.http_port},
                {"nodes", card.nodes},
                {"relay", card.relay},
-               {"created", card.created}};
+               {"created", card.created},
+               {"started", card.started}};
   if (card.end.has_value()) {
     text["end"] = {{"exit_code", card.end->exit_code}, {"reason", card.end->reason}};
   }
@@ -213,6 +214,7 @@ Result<JobCard> ReadJobCard(const std::string& run_dir) {
   card.nodes = TextsFrom(text, "nodes");
   card.relay = JsonText(text, "relay");
   card.created = JsonNumber(text, "created");
+  card.started = JsonNumber(text, "started", card.created);
   card.end = JobEndIn(text);
   return card;
 }

@@ -32,6 +32,7 @@ struct JobCard {
   std::vector<std::string> nodes;  // agents of this host
   std::string relay;   // host:port where the first of them serves as a relay; "": it does not
   double created = 0;  // seconds since 1970
+  double started = 0;  // the same of the newest `paceline run`, which may have resumed the job
   // On a host that joined: how the master said that the job has ended.
   std::optional<JobEnd> end;
 };

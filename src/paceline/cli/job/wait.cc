@@ -81,7 +81,7 @@ int RunWait(Invocation& invocation) {
   if (!goal.ok()) return out.Fail(goal.problem());
   const Duration patience =
       ParseDuration(invocation.line.Text("timeout")).value_or(Duration::Infinite());
-  const auto place = JobOf(invocation);
+  const auto place = JobOf(invocation, JobUse::kHere);
   if (!place.ok()) return out.Fail(place.problem());
   std::optional<int> code;
   std::string still;  // what it waits for, at the last look

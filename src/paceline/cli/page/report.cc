@@ -60,7 +60,7 @@ FlagTable ReportFlags() { return kReportFlags; }
 
 int RunReport(Invocation& invocation) {
   Output& out = invocation.out;
-  const auto place = JobOf(invocation);
+  const auto place = JobOf(invocation, JobUse::kHere);
   if (!place.ok()) return out.Fail(place.problem());
   const auto data = DataOfJob(*place);
   if (!data.ok()) return out.Fail(data.problem());

@@ -27,7 +27,7 @@ constexpr Flag kRunFlags[] = {
      .spellings = {"--run-dir"},
      .metavar = "DIR",
      .help = "journal, logs and token of this job; ./runs/ID by default; with --resume also the "
-             "job's id or name",
+             "job's id or name, by default the only job of this directory that can be resumed",
      .setting = "job.run_dir"},
     {.dest = "resume",
      .spellings = {"--resume"},

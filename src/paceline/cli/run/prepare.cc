@@ -377,6 +377,7 @@ class Preparation {
   }
 
   void NameLauncher() {
+    run_.card.started = RealtimeSeconds();
     run_.card.launcher = {::getpid(), agent::StartTimeOf(::getpid())};
     run_.card.pid_space = agent::PidSpaceName();
   }
@@ -449,7 +450,7 @@ class Preparation {
     run_.card.insecure = request_.insecure;
     run_.card.http_port = request_.http_port;
     NameLauncher();
-    run_.card.created = RealtimeSeconds();
+    run_.card.created = run_.card.started;
     MakeDirs(path + "/logs", 0700).IgnoreError();
     return SaveJobCard(run_.card, path, run_.runtime_dir);
   }

@@ -34,6 +34,7 @@
 #include "paceline/cli/run/placed_flags.h"
 #include "paceline/cli/run/prepare.h"
 #include "paceline/cli/run/request.h"
+#include "paceline/cli/run/resume_here.h"
 #include "paceline/cli/run/resume_note.h"
 #include "paceline/cli/run/status_line.h"
 #include "paceline/cli/settings/value.h"
@@ -358,6 +359,7 @@ int RefusePlaced(Output& out, const Problem& problem) {
 
 // A directory that cannot be read is reported when it is opened.
 Check KeepFirstFlags(Invocation& invocation) {
+  if (Check problem = TakeJobToResume(invocation)) return problem;
   const std::string& asked = invocation.settings.Text("job.run_dir");
   if (!invocation.line.Has("resume") || asked.empty()) return std::nullopt;
   const auto dir = RunDirOf(asked, invocation.environment);
