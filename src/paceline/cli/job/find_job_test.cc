@@ -1,6 +1,7 @@
 #include "paceline/cli/job/find_job.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -8,6 +9,7 @@
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/test_dir.h"
+#include "paceline/cli/job/master_end.h"
 #include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/resume_here.h"
 
@@ -209,6 +211,22 @@ TEST_F(KnownNames, ResumeTakesTheOneJobOfItsDirectory) {
   Add("mine-3", "mine", "/here");
   const std::string runs = dir_.path() + "/runs/";
   EXPECT_EQ(resumed(), "PL-E023: mine-3 in " + runs + "mine-3, mine-2 in " + runs + "mine-2");
+}
+
+TEST_F(KnownNames, AMasterThatWasKilledIsToldOfForAMinute) {
+  Add("mine-1", "mine");
+  const std::string run_dir = dir_.path() + "/runs/mine-1";
+  constexpr int64_t kSecondNs = 1'000'000'000;
+  EXPECT_EQ(MasterEndText(run_dir, 100 * kSecondNs), "");
+  KeepMasterEnd(run_dir, {.pid = 12, .status = SIGKILL, .at_ns = 100 * kSecondNs});
+  EXPECT_TRUE(MasterEndText(run_dir, 101 * kSecondNs)
+                  .starts_with("the master before it, process 12, was killed by SIGKILL from "))
+      << MasterEndText(run_dir, 101 * kSecondNs);
+  EXPECT_EQ(MasterEndText(run_dir, 99 * kSecondNs), "");
+  EXPECT_EQ(MasterEndText(run_dir, 200 * kSecondNs), "");
+  EXPECT_EQ(Find(run_dir)->id, "mine-1");
+  KeepMasterEnd(run_dir, {.pid = 12, .is_known = false, .at_ns = 100 * kSecondNs});
+  EXPECT_NE(MasterEndText(run_dir, 101 * kSecondNs).find("could not see how"), std::string::npos);
 }
 
 TEST_F(KnownNames, AJobIsOfItsRunDirectoryToo) {

@@ -25,7 +25,9 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/console/error.h"
 #include "paceline/cli/console/error_codes.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/job/master_end.h"
 #include "paceline/cli/job/moved_dir.h"
 #include "paceline/cli/job/remote.h"
 
@@ -316,6 +318,12 @@ std::string Launcher::LastWords() const {
 
 void Launcher::OnMasterEnded(int status) {
   options_.card.master = {};
+  if (!has_ended_ && !is_stopping_) {
+    KeepMasterEnd(options_.platform.run_dir, {.pid = master_.last_pid,
+                                              .status = status,
+                                              .is_known = master_.is_child,
+                                              .at_ns = WallNow().nanoseconds()});
+  }
   Feed(core::MasterExited{WIFEXITED(status), WEXITSTATUS(status), WasKilled(status)});
   FinishWhenQuiet();
 }

@@ -12,6 +12,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
+#include "paceline/cli/job/master_end.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/job/silent_master.h"
 #include "paceline/cli/settings/value.h"
@@ -218,6 +219,10 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
     PrintHang(out, *why, account, invocation.line.Find("evidence") != nullptr);
   } else {
     PrintWhy(out, *why, account, traceback);
+  }
+  if (why->event.kind == "master_took_over") {
+    const std::string before = MasterEndText(place->run_dir, why->event.time_ns);
+    if (!before.empty()) out.DataLine("cause: " + before);
   }
   if (is_last) PrintTroubles(out, *place, status);
   PrintNext(out, *place, *why);
