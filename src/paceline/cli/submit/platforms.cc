@@ -9,6 +9,7 @@ namespace {
 
 constexpr Platform kPlatforms[] = {
     {.name = "kubernetes", .submit = SubmitToKubernetes, .run_on = RunOnKubernetes},
+    {.name = "ray", .submit = SubmitToRay, .run_on = RunOnRay},
 };
 
 }  // namespace
@@ -26,7 +27,11 @@ Result<OnPlace> ParseOnPlace(const std::string& text, bool has_job) {
   OnPlace place{.platform = parts.front()};
   std::string why;
   if (FindPlatform(place.platform) == nullptr) {
-    why = "there is no platform of that name; kubernetes is one";
+    why = "there is no platform of that name; kubernetes and ray are";
+  } else if (place.platform == "ray") {
+    if (parts.size() != parts_max - 1) {
+      why = has_job ? "it is ray/JOB" : "it is ray; --name gives the job its name";
+    }
   } else if (parts.size() > parts_max || (has_job && parts.size() < 2)) {
     why = has_job ? "it is kubernetes/NAMESPACE/JOB, or kubernetes/JOB in the current namespace"
                   : "it is kubernetes or kubernetes/NAMESPACE; --name gives the job its name";

@@ -21,7 +21,7 @@ constexpr Flag kSubmitFlags[] = {
     {.dest = "on",
      .spellings = {"--on"},
      .metavar = "PLACE",
-     .help = "kubernetes, or kubernetes/NAMESPACE"},
+     .help = "kubernetes, kubernetes/NAMESPACE, or ray"},
     {.dest = "image",
      .spellings = {"--image"},
      .metavar = "IMAGE",
@@ -62,6 +62,14 @@ constexpr Flag kSubmitFlags[] = {
      .metavar = "FILE",
      .help = "pod template: volumes, node selector, tolerations, sidecars; its container `train` "
              "runs the script"},
+    {.dest = "ray",
+     .spellings = {"--ray"},
+     .metavar = "ADDRESS",
+     .help = "of the Ray cluster; by default RAY_ADDRESS, or the cluster of this host"},
+    {.dest = "working_dir",
+     .spellings = {"--working-dir"},
+     .metavar = "DIR",
+     .help = "directory that Ray brings to each node; the script's path is relative to it"},
     {.dest = "run_flag",
      .spellings = {"--run-flag"},
      .metavar = "WORD",
@@ -237,6 +245,8 @@ Result<Submission> SubmissionOf(const ParsedLine& line) {
   submission.memory = line.Text("memory");
   if (Check problem = CheckTexts(submission)) return *problem;
   submission.template_path = line.Text("template");
+  submission.ray_address = line.Text("ray");
+  submission.working_dir = line.Text("working_dir");
   submission.only_prints = line.Has("print");
   if (line.Has("ttl")) {
     const int64_t ttl = ParseDuration(line.Text("ttl"))->nanoseconds() / 1'000'000'000;

@@ -42,6 +42,8 @@ struct Submission {
   bool is_module = false;
   std::vector<std::string> args;
   std::vector<std::string> run_flags;  // more flags of paceline run, as words
+  std::string ray_address;             // "": RAY_ADDRESS, or the cluster of this host
+  std::string working_dir;             // Ray: brought to each node; "": the nodes have the script
   bool only_prints = false;
 };
 
@@ -55,12 +57,15 @@ struct Platform {
                 Invocation& invocation);
 };
 
-// "kubernetes", "kubernetes/NAMESPACE", and with `has_job` a job's name in the end. PL-E003.
+// "kubernetes", "kubernetes/NAMESPACE" or "ray", and with `has_job` a job's name in the end.
+// PL-E003.
 Result<OnPlace> ParseOnPlace(const std::string& text, bool has_job);
 const Platform* FindPlatform(std::string_view name);
 
 int SubmitToKubernetes(const Submission& submission, const Environment& environment, Output& out);
 int RunOnKubernetes(const OnPlace& place, const std::vector<std::string>& words,
                     Invocation& invocation);
+int SubmitToRay(const Submission& submission, const Environment& environment, Output& out);
+int RunOnRay(const OnPlace& place, const std::vector<std::string>& words, Invocation& invocation);
 
 }  // namespace paceline::cli

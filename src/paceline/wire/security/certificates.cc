@@ -157,15 +157,18 @@ absl::StatusOr<std::string> SignRequest(const KeyAndCertificate& authority,
   using Role = CertificateSubject::Role;
   const bool is_server = subject.role == Role::kServer;
   const bool is_relay = subject.role == Role::kRelay;
+  const bool is_operator = subject.role == Role::kOperator;
   const std::string usage = is_server  ? "serverAuth"
                             : is_relay ? "serverAuth,clientAuth"
                                        : "clientAuth";
   // Node names have no comma or line break (IsName), so they cannot add to the extension's text.
   std::string san;
   for (const std::string& name : subject.names) {
+    if (is_operator) break;  // it acts for every node
     if (!san.empty()) san += ",";
     san += is_server ? "DNS:" + name : "URI:" + std::string(kNodeUri) + name;
   }
+  if (is_operator) san = "URI:" + std::string(kOperatorUri);
   if (is_relay) san += ",DNS:" + std::string(kServerName) + ",URI:" + std::string(kRelayUri);
   if (!SetName(X509_get_subject_name(certificate.get()), subject.names.front()) ||
       X509_set_issuer_name(certificate.get(), X509_get_subject_name(ca.get())) != 1 ||

@@ -33,7 +33,7 @@ inline constexpr std::string_view kRelayUri = "paceline://relay";
 // In the certificate of the process that starts nodes on a cluster: it may act for every node.
 inline constexpr std::string_view kOperatorUri = "paceline://operator";
 struct CertificateSubject {
-  enum class Role { kHost, kRelay, kServer };
+  enum class Role { kHost, kRelay, kServer, kOperator };
   std::vector<std::string> names;  // at least one; the first is also the common name
   Role role = Role::kHost;
 };

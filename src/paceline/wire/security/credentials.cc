@@ -101,20 +101,31 @@ absl::StatusOr<ServerCredentials> MakeServerCredentialsOf(std::string ca_pem,
                            .key_pem = key.pem};
 }
 
-absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,
-                                                  const std::vector<std::string>& node_names,
-                                                  bool is_relay) {
+namespace {
+
+absl::StatusOr<Credentials> MakeOwn(const ServerCredentials& server,
+                                    const CertificateSubject& subject) {
   if (!server.is_tls()) return Credentials{.token = server.token};
   ASSIGN_OR_RETURN(const PrivateKey key, MakeKey());
   ASSIGN_OR_RETURN(const std::string request, MakeRequest(key, "a host"));
-  ASSIGN_OR_RETURN(
-      const std::string certificate,
-      SignRequest(
-          {.key_pem = server.ca_key_pem, .certificate_pem = server.ca_pem}, request,
-          {.names = node_names,
-           .role = is_relay ? CertificateSubject::Role::kRelay : CertificateSubject::Role::kHost}));
+  ASSIGN_OR_RETURN(const std::string certificate,
+                   SignRequest({.key_pem = server.ca_key_pem, .certificate_pem = server.ca_pem},
+                               request, subject));
   return Credentials{
       .token = server.token, .ca_pem = server.ca_pem, .cert_pem = certificate, .key_pem = key.pem};
+}
+
+}  // namespace
+
+absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& server,
+                                                  const std::vector<std::string>& node_names,
+                                                  bool is_relay) {
+  using Role = CertificateSubject::Role;
+  return MakeOwn(server, {.names = node_names, .role = is_relay ? Role::kRelay : Role::kHost});
+}
+
+absl::StatusOr<Credentials> MakeOperatorCredentials(const ServerCredentials& server) {
+  return MakeOwn(server, {.names = {"operator"}, .role = CertificateSubject::Role::kOperator});
 }
 
 absl::Status SaveServerCredentials(const ServerCredentials& server, const std::string& tls_dir) {

@@ -71,6 +71,9 @@ absl::StatusOr<Credentials> MakeClientCredentials(const ServerCredentials& serve
                                                   const std::vector<std::string>& node_names,
                                                   bool is_relay = false);
 
+// For the process that starts a placed job's nodes; it may act for every node.
+absl::StatusOr<Credentials> MakeOperatorCredentials(const ServerCredentials& server);
+
 // SHA-256 of the CA certificate's DER form, hex.
 absl::StatusOr<std::string> CaFingerprint(std::string_view ca_pem);
 

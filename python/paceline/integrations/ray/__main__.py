@@ -1,0 +1,113 @@
+"""What `paceline submit --on ray` and commands with `--on ray/JOB` run."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+from paceline.integrations.ray.calls import ActorError, ask
+from paceline.integrations.ray.host import Ran
+from paceline.integrations.ray.spec import JobSpec
+from paceline.integrations.ray.submit import (
+    RayError,
+    connect,
+    end_of,
+    find_adapter,
+    no_job,
+    submit,
+    wait,
+)
+
+_UNREACHABLE = 3
+
+
+def main(arguments: list[str]) -> int:
+    """`submit` reads the job from standard input; `run JOB WORDS…` is `paceline WORDS` there."""
+    try:
+        if arguments[0] == "submit":
+            return _submit(json.load(sys.stdin))
+        return _run(arguments[1], arguments[2:])
+    except ActorError as error:
+        problem = RayError(what="an actor of the job does not answer", where="the Ray cluster",
+                           why=str(error).strip().splitlines()[0],
+                           fix="ray status   shows the cluster; try again in some seconds")
+    except RayError as error:
+        problem = error
+    print(f"error[PL-E046]: {problem}", file=sys.stderr)
+    return _UNREACHABLE
+
+
+def _submit(asked: dict[str, Any]) -> int:
+    spec = JobSpec(
+        name=asked["name"], nodes_min=asked["nodes_min"], nodes_max=asked["nodes_max"],
+        spares=asked["spares"], nproc_per_node=asked["nproc_per_node"],
+        resources=_resources(asked), environment=asked["environment"], target=asked["target"],
+        is_module=asked["is_module"], args=tuple(asked["args"]),
+        run_flags=tuple(asked["run_flags"]))
+    if asked["only_prints"]:
+        print(json.dumps(json.loads(spec.to_json()), indent=2))
+        return 0
+    connect(asked["ray_address"], asked["working_dir"])
+    if not asked["working_dir"] and not asked["is_module"]:
+        spec = JobSpec.from_json(json.dumps(
+            json.loads(spec.to_json()) | {"target": os.path.abspath(spec.target)}))
+    submit(spec)
+    print(f"job {spec.name} was submitted to Ray; paceline status --on ray/{spec.name}")
+    return 0
+
+
+def _resources(asked: dict[str, Any]) -> dict[str, float]:
+    resources: dict[str, float] = {"CPU": float(asked["cpus"] or 1)}
+    if asked["gpus"]:
+        resources["GPU"] = asked["gpus"]
+    if asked["memory"]:
+        resources["memory"] = _bytes(asked["memory"])
+    return resources
+
+
+def _bytes(text: str) -> float:
+    units = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40,
+             "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+    for unit, size in units.items():
+        if text.endswith(unit):
+            return float(text.removesuffix(unit)) * size
+    return float(text)
+
+
+def _run(job: str, words: list[str]) -> int:
+    connect()
+    adapter = find_adapter(job)
+    end = end_of(job)
+    if words[0] == "wait":
+        end = wait(job)
+        print(f"the job has ended with exit code {end['exit_code']}: {end['reason']}",
+              file=sys.stderr)
+        return end["exit_code"]
+    if end is not None:
+        raise RayError(what="the job has ended", where=f"ray/{job}",
+                       why=f"exit code {end['exit_code']}: {end['reason']}",
+                       fix="the directory of checkpoints has its newest step")
+    if adapter is None:
+        raise no_job(job)
+    hosts = ask(adapter, "nodes") if words[0] == "logs" else [
+        ask(adapter, "master")]
+    hosts = [host for host in hosts if host is not None]
+    if not hosts:
+        status = ask(adapter, "status")
+        raise RayError(what="the job's master does not run yet", where=f"ray/{job}",
+                       why=status["problem"] or status["master"] or "Ray starts its actor",
+                       fix="ray status   shows what Ray waits for")
+    codes = []
+    for host in hosts:
+        ran: Ran = ask(host, "run", words)
+        sys.stdout.buffer.write(ran.out)
+        sys.stdout.flush()
+        sys.stderr.buffer.write(ran.err)
+        codes.append(ran.exit_code)
+    return max(codes)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

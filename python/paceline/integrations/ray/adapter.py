@@ -1,0 +1,350 @@
+"""The actor that acts for Ray towards the master: it starts what the master wishes for.
+
+It is detached and restarted by Ray, and finds the job's other actors again by their names. What it
+must not forget is in the head's store (`store.py`): the job's specification and credentials, the
+term of its master, the master's memo, the highest incarnation of each node, and the job's end.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import shutil
+import tempfile
+import threading
+import time
+import traceback
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from paceline.__main__ import command
+from paceline.integrations.ray.calls import (
+    ActorError,
+    find_actor,
+    get,
+    is_there,
+    kill,
+    start_actor,
+)
+from paceline.integrations.ray.decide import NodeId, Seen, State, Wish, decide, is_final
+from paceline.integrations.ray.host import Master, Node, Outcome
+from paceline.integrations.ray.line import Line
+from paceline.integrations.ray.spec import GRACE_SECONDS, JobSpec
+from paceline.integrations.ray.store import Store
+
+_TURN_SECONDS = 0.2
+# How long nodes have to end by themselves when the job is over.
+_END_SECONDS = 10.0
+# Masters that end within a minute, one after the other, until the job is given up.
+_SHORT_MASTERS_MAX = 5
+_SHORT_SECONDS = 60.0
+
+
+def adapter_name(job: str) -> str:
+    return f"{job}-adapter"
+
+
+def master_name(job: str, term: int) -> str:
+    return f"{job}-master-{term}"
+
+
+def node_name(job: str, node: NodeId) -> str:
+    return f"{job}-{node.name}-{node.incarnation}"
+
+
+@dataclass
+class _Placed:
+    """One actor, and the answers that it owes."""
+
+    actor: Any
+    outcome: Any
+    """Of `wait`: it is there when the child has ended, or the actor is dead."""
+    ready: Any
+    """Of `__ray_ready__`: it is there when Ray has started the actor."""
+    state: State = State.WAITS
+    words: str = ""
+    began: float = field(default_factory=time.monotonic)
+    result: Outcome | None = None
+
+    @classmethod
+    def of(cls, actor: Any) -> _Placed:
+        return cls(actor, actor.wait.remote(), actor.__ray_ready__.remote())
+
+    def look(self) -> None:
+        """Take the answers that have come."""
+        if self.state is State.WAITS and is_there(self.ready):
+            self.state = State.RUNS
+        if self.state is State.ENDED or not is_there(self.outcome):
+            return
+        self.state = State.ENDED
+        try:
+            result: Outcome = get(self.outcome)
+            self.result, self.words = result, f"ended with exit code {result.exit_code}"
+        except ActorError as error:
+            self.words = _first_line(error)
+        kill(self.actor)
+
+
+class Adapter:
+    """Created by `submit.py`, once a job."""
+
+    def __init__(self, job: str) -> None:
+        self._job = job
+        self._store = Store(job)
+        self._spec = JobSpec.from_json(self._store.read("spec") or b"")
+        self._credentials = {name: self._store.read(f"credentials/{name}") or b""
+                             for name in ("token", "ca.pem", "ca.key")}
+        self._directory = Path(tempfile.mkdtemp(prefix=f"paceline-{job}-adapter-"))
+        for name, value in self._credentials.items():
+            (self._directory / name).write_bytes(value)
+            (self._directory / name).chmod(0o600)
+        self._files = {name: self._store.read(f"files/{name}") or b""
+                       for name in self._store.read_json("files", [])}
+        self._program = command() or "paceline"
+        self._term = int(self._store.read_json("term", 0))
+        self._seen = {int(index): incarnation
+                      for index, incarnation in self._store.read_json("seen", {}).items()}
+        self._master: _Placed | None = None
+        self._address = ""
+        self._asked_address: Any = None
+        self._line: Line | None = None
+        self._wish: Wish | None = None
+        self._told: dict[int, Any] = {}
+        self._summary: dict[str, Any] = {}
+        self._told_end: dict[str, Any] | None = None
+        self._end: dict[str, Any] | None = self._store.read_json("ended")
+        self._short_masters = 0
+        self._nodes: dict[NodeId, _Placed] = {}
+        self._problem = ""
+        self._messages: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self._is_over = threading.Event()
+        self._find_again()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    # ---- what others ask ----
+
+    def status(self) -> dict[str, Any]:
+        """What is known here, as JSON: the summary of the master and the state of each actor."""
+        return {"term": self._term, "master": self._master_words(), "summary": self._summary,
+                "problem": self._problem, "end": self._end,
+                "nodes": {node.name: f"{one.state.value} {one.words}".strip()
+                          for node, one in sorted(self._nodes.items())}}
+
+    def master(self) -> Any:
+        """The actor of the present master, if it runs."""
+        is_up = self._master is not None and self._master.state is State.RUNS
+        return self._master.actor if is_up and self._master else None
+
+    def nodes(self) -> list[Any]:
+        """The actors of the nodes that run."""
+        return [one.actor for _, one in sorted(self._nodes.items()) if one.state is State.RUNS]
+
+    def wait(self) -> dict[str, Any]:
+        """Return when the job has ended, with its exit code and reason."""
+        self._is_over.wait()
+        return self._end or {}
+
+    # ---- the loop ----
+
+    def _run(self) -> None:
+        while self._end is None:
+            try:
+                self._turn()
+                self._problem = ""
+            except Exception:
+                # Ray's head may be away for a while. The next turn tries again.
+                self._problem = traceback.format_exc(limit=3)
+            with suppress(queue.Empty):
+                self._take(*self._messages.get(timeout=_TURN_SECONDS))
+                while True:
+                    self._take(*self._messages.get_nowait())
+        self._finish()
+
+    def _turn(self) -> None:
+        for one in (*self._nodes.values(), *([self._master] if self._master else [])):
+            one.look()
+        self._look_after_master()
+        if self._end is None and self._wish is not None:
+            self._look_after_nodes(self._wish)
+
+    def _look_after_master(self) -> None:
+        if self._master is None:
+            self._start_master()
+            return
+        if self._master.state is State.ENDED:
+            self._master_ended(self._master)
+            return
+        if self._asked_address is None and self._master.state is State.RUNS:
+            self._asked_address = self._master.actor.address.remote()
+        if self._line is None and is_there(self._asked_address):
+            self._address = get(self._asked_address)
+            for one in self._nodes.values():
+                if one.state is not State.ENDED:
+                    one.actor.point_to.remote(self._address)
+            term = self._term
+            self._line = Line(self._program, str(self._directory), self._address,
+                              lambda message: self._messages.put((term, message)))
+
+    def _start_master(self) -> None:
+        # Raised in the store before the master is started: two masters never have one term.
+        self._term += 1
+        self._store.write_json("term", self._term)
+        living = sum(one.state is State.RUNS for one in self._nodes.values())
+        actor = start_actor(
+            Master, master_name(self._job, self._term),
+            self._spec, self._credentials, self._term, living,
+            (self._store.read("memo") or b"").decode(),
+            num_cpus=0, max_restarts=0, max_concurrency=16, scheduling_strategy="SPREAD",
+            runtime_env=self._spec.runtime_env)
+        self._master, self._asked_address = _Placed.of(actor), None
+
+    def _master_ended(self, master: _Placed) -> None:
+        code = master.result.exit_code if master.result else None
+        if code is not None and is_final(code, is_asked=self._told_end is not None):
+            reason = (self._told_end or {}).get("reason") or (master.result or Outcome(0, "")).tail
+            self._keep_end(code, reason)
+            return
+        is_short = time.monotonic() - master.began < _SHORT_SECONDS and code is not None
+        self._short_masters = self._short_masters + 1 if is_short else 0
+        if self._short_masters >= _SHORT_MASTERS_MAX:
+            tail = master.result.tail if master.result else master.words
+            self._keep_end(1, f"{self._short_masters} masters in a row ended at once: {tail}")
+            return
+        if self._line is not None:
+            self._line.close()
+        self._line, self._master, self._wish, self._told_end = None, None, None, None
+
+    def _look_after_nodes(self, wish: Wish) -> None:
+        seen = [Seen(node, one.state, one.words or self._why_waits(one))
+                for node, one in self._nodes.items()]
+        # A node whose actor ended while no adapter looked.
+        newest = {node.index: node.incarnation for node in sorted(self._nodes)}
+        seen += [Seen(NodeId(index, incarnation), State.ENDED, "its actor is gone")
+                 for index, incarnation in self._seen.items()
+                 if newest.get(index, -1) < incarnation]
+        decision = decide(wish, seen)
+        for node in decision.start:
+            self._start_node(node)
+        for node in decision.stop:
+            self._stop_node(node)
+        if self._line is None:
+            return
+        for fact in decision.facts:
+            if self._told.get(fact.node.index) != fact:
+                self._told[fact.node.index] = fact
+                self._line.tell(fact.line())
+
+    def _why_waits(self, one: _Placed) -> str:
+        if one.state is not State.WAITS:
+            return ""
+        return f"Ray has no node with {self._spec.resources} free" if _ages(one) > 2 else ""
+
+    def _start_node(self, node: NodeId) -> None:
+        self._seen[node.index] = node.incarnation
+        self._store.write_json("seen", self._seen)
+        resources = dict(self._spec.resources)
+        actor = start_actor(
+            Node, node_name(self._job, node),
+            self._spec, self._credentials_of_nodes(), node, self._address, self._files,
+            num_cpus=resources.pop("CPU", 1), num_gpus=resources.pop("GPU", 0),
+            memory=int(resources.pop("memory", 0)) or None, resources=resources,
+            max_restarts=0, max_concurrency=16, scheduling_strategy="SPREAD",
+            runtime_env=self._spec.runtime_env)
+        self._nodes[node] = _Placed.of(actor)
+
+    def _credentials_of_nodes(self) -> dict[str, bytes]:
+        return {name: value for name, value in self._credentials.items() if name != "ca.key"}
+
+    def _stop_node(self, node: NodeId) -> None:
+        one = self._nodes[node]
+        if one.state is State.WAITS:
+            kill(one.actor)
+            return
+        if not one.words:
+            one.words, one.began = "leaves: the master does not wish for it", time.monotonic()
+            one.actor.leave.remote()
+        elif _ages(one) > GRACE_SECONDS:
+            kill(one.actor)
+
+    # ---- what the master says ----
+
+    def _take(self, term: int, message: dict[str, Any]) -> None:
+        if term != self._term:
+            return
+        kind, body = next(iter(message.items()))
+        if kind == "opened":
+            self._told = {}  # a new stream knows nothing
+        elif kind == "wish":
+            wish = Wish.of(body)
+            if self._wish is None or wish.seq >= self._wish.seq:
+                self._wish = wish
+        elif kind == "summary":
+            if body["memo"] != self._summary.get("memo"):
+                self._store.write("memo", body["memo"].encode())
+            self._summary = body
+        elif kind == "ended":
+            self._told_end = body
+            if is_final(body["exit_code"], is_asked=True):
+                self._keep_end(body["exit_code"], body["reason"])
+            if self._line is not None:
+                self._line.tell({"kept": {}})
+
+    # ---- the end ----
+
+    def _keep_end(self, exit_code: int, reason: str) -> None:
+        end = {"exit_code": exit_code, "reason": reason}
+        self._store.write_json("ended", end)
+        self._end = end
+
+    def _finish(self) -> None:
+        """Let the nodes end, publish the end, and remove the job's actors, this one last."""
+        until = time.monotonic() + _END_SECONDS
+        living = [one for one in (*self._nodes.values(), self._master) if one is not None]
+        while living and time.monotonic() < until:
+            for one in living:
+                one.look()
+            self._keep_report(living)
+            living = [one for one in living if one.state is not State.ENDED]
+            time.sleep(_TURN_SECONDS)
+        for one in living:
+            kill(one.actor)
+        self._store.write_json("end", self._end)
+        self._is_over.set()
+        if self._line is not None:
+            self._line.close()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        time.sleep(1)  # for those who wait for `wait`
+        kill(find_actor(adapter_name(self._job)))
+
+    def _keep_report(self, ended: list[_Placed]) -> None:
+        for one in ended:
+            if one.result is not None and one.result.report:
+                self._store.write("report", one.result.report.encode())
+
+    # ---- after this actor was restarted ----
+
+    def _find_again(self) -> None:
+        if self._term == 0:
+            return
+        master = find_actor(master_name(self._job, self._term))
+        self._master = None if master is None else _Placed.of(master)
+        for index, highest in self._seen.items():
+            for incarnation in range(max(0, highest - 1), highest + 1):
+                node = NodeId(index, incarnation)
+                actor = find_actor(node_name(self._job, node))
+                if actor is not None:
+                    self._nodes[node] = _Placed.of(actor)
+
+    def _master_words(self) -> str:
+        return "" if self._master is None else f"{self._master.state.value} {self._master.words}"
+
+
+def _ages(one: _Placed) -> float:
+    return time.monotonic() - one.began
+
+
+def _first_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return json.dumps(lines[0])[1:-1][:300] if lines else type(error).__name__

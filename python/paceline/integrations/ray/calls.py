@@ -1,0 +1,72 @@
+"""The calls of Ray that jobs need. Ray's own types are too narrow for actors of any class."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import Any
+
+import ray as _ray
+from ray.exceptions import ActorUnavailableError
+from ray.exceptions import RayError as ActorError
+
+ray: Any = _ray
+NAMESPACE = "paceline"
+
+_RESTART_SECONDS = 60.0
+_PAUSE_SECONDS = 0.2
+
+__all__ = ["NAMESPACE", "ActorError", "ask", "find_actor", "get", "is_there", "kill", "ray",
+           "start_actor"]
+
+
+def get(answer: Any) -> Any:
+    """The value of an answer; blocks until it is there.
+
+    Raises:
+        ActorError: the actor is dead, or its method raised.
+    """
+    return ray.get(answer)
+
+
+def ask(actor: Any, method: str, *args: Any) -> Any:
+    """What that method returns. An actor that Ray is starting anew is waited for.
+
+    Raises:
+        ActorError: the actor is dead, or its method raised.
+    """
+    until = time.monotonic() + _RESTART_SECONDS
+    while True:
+        try:
+            return get(getattr(actor, method).remote(*args))
+        except ActorUnavailableError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(_PAUSE_SECONDS)
+
+
+def is_there(answer: Any) -> bool:
+    """Whether an answer has come, or never will because its actor is dead."""
+    if answer is None:
+        return False
+    done, _ = ray.wait([answer], timeout=0)
+    return bool(done)
+
+
+def start_actor(of: type, name: str, *args: Any, **options: Any) -> Any:
+    """Ask Ray for a detached actor of that class. Returns at once."""
+    made = ray.remote(of).options(name=name, namespace=NAMESPACE, lifetime="detached", **options)
+    return made.remote(*args)
+
+
+def find_actor(name: str) -> Any:
+    """The actor of that name; None: there is none."""
+    with suppress(ValueError):
+        return ray.get_actor(name, NAMESPACE)
+    return None
+
+
+def kill(actor: Any, *, for_good: bool = True) -> None:
+    """End an actor. A dead one is left alone."""
+    with suppress(Exception):
+        ray.kill(actor, no_restart=for_good)

@@ -1,0 +1,122 @@
+"""Start a job on a Ray cluster, and find it again."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from paceline.__main__ import command
+from paceline.errors import PacelineError
+from paceline.integrations.ray.adapter import Adapter, adapter_name
+from paceline.integrations.ray.calls import (
+    NAMESPACE,
+    ActorError,
+    find_actor,
+    ray,
+    start_actor,
+)
+from paceline.integrations.ray.spec import JobSpec
+from paceline.integrations.ray.store import Store
+
+
+class RayError(PacelineError):
+    """Ray, or a job on it, cannot do what was asked; in four parts."""
+
+
+def connect(address: str = "", working_dir: str = "") -> None:
+    """Connect this process to Ray, unless it is connected.
+
+    Args:
+        address: of the cluster; "": RAY_ADDRESS, or the cluster of this host.
+        working_dir: a directory that Ray brings to the nodes; "": none.
+
+    Raises:
+        RayError: no cluster answers at that address.
+    """
+    if ray.is_initialized():
+        return
+    runtime_env = {"working_dir": working_dir} if working_dir else {}
+    try:
+        ray.init(address=address or "auto", namespace=NAMESPACE, runtime_env=runtime_env,
+                 log_to_driver=False, logging_level="ERROR")
+    except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
+        raise RayError(what="no Ray cluster answers", where=address or "RAY_ADDRESS, or this host",
+                       why=str(error).strip().splitlines()[0],
+                       fix="ray start --head   starts one; --ray HOST:PORT names it") from error
+
+
+def submit(spec: JobSpec, files: dict[str, bytes] | None = None) -> None:
+    """Start the job's adapter. The process must be connected to Ray.
+
+    Args:
+        spec: the job. `runtime_env` is completed by the working directory of this connection.
+        files: brought to the directory PACELINE_RAY_FILES of each node, by name.
+
+    Raises:
+        RayError: a job of that name runs.
+    """
+    store = Store(spec.name)
+    if find_adapter(spec.name) is not None:
+        raise RayError(what=f"a job {spec.name} runs already", where="the Ray cluster",
+                       why="the names of jobs on one cluster differ",
+                       fix=f"--name gives it another one; paceline stop --on ray/{spec.name} "
+                           "stops the first")
+    store.forget()
+    uri = (ray.get_runtime_context().runtime_env or {}).get("working_dir")
+    if uri:
+        spec = replace(spec, runtime_env=spec.runtime_env | {"working_dir": uri})
+    for name, value in _make_credentials(spec.name).items():
+        store.write(f"credentials/{name}", value)
+    for name, value in (files or {}).items():
+        store.write(f"files/{name}", value)
+    store.write_json("files", sorted(files or {}))
+    store.write("spec", spec.to_json().encode())
+    start_actor(Adapter, adapter_name(spec.name), spec.name,
+                num_cpus=0, max_restarts=-1, max_concurrency=64)
+
+
+def find_adapter(job: str) -> Any:
+    """The actor of the job's adapter; None: no such job runs."""
+    return find_actor(adapter_name(job))
+
+
+def end_of(job: str) -> dict[str, Any] | None:
+    """`exit_code` and `reason` of a job that has ended; None: it has not, or is unknown."""
+    return Store(job).read_json("end")
+
+
+def wait(job: str) -> dict[str, Any]:
+    """Return when the job has ended, as `end_of`. An adapter that is restarted is waited for.
+
+    Raises:
+        RayError: there is no such job.
+    """
+    while (end := end_of(job)) is None:
+        adapter = find_adapter(job)
+        if adapter is None:
+            if (end := end_of(job)) is not None:
+                return end
+            raise no_job(job)
+        try:
+            ray.wait([adapter.wait.remote()], timeout=2)
+        except ActorError:
+            continue
+    return end
+
+
+def no_job(job: str) -> RayError:
+    """The error of a name that no job has."""
+    return RayError(what=f"there is no job {job}", where="the Ray cluster",
+                    why="no job of that name was submitted, or Ray's head was started anew",
+                    fix="paceline submit --on ray … SCRIPT")
+
+
+def _make_credentials(job: str) -> dict[str, bytes]:
+    with tempfile.TemporaryDirectory(prefix="paceline-") as directory:
+        subprocess.run([command() or "paceline", "place", "--credentials", directory,
+                        "--make", job], check=True, capture_output=True)
+        return {name: (Path(directory) / name).read_bytes()
+                for name in ("token", "ca.pem", "ca.key")}

@@ -1,0 +1,170 @@
+"""The parts of a job on Ray that need no cluster: decisions about nodes, guard, forwarder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ray", reason="RAY NOT TESTED: `uv pip install ray`")
+
+from paceline.integrations.ray.decide import Fact, NodeId, Seen, State, Wish, decide, is_final
+from paceline.integrations.ray.forwarder import Forwarder
+from paceline.integrations.ray.host import GUARD
+from paceline.integrations.ray.spec import JobSpec, master_line, node_line
+
+
+def wish(size: int, *, spares: int = 0, drain: bool = False, absent: set[int] | None = None,
+         **incarnations: int) -> Wish:
+    """`wish(2, n1=3)`: node1 for the third time."""
+    by_index = {int(name[1:]): value for name, value in incarnations.items()}
+    return Wish(1, drain, size, spares, by_index, frozenset(absent or ()))
+
+
+def test_what_is_wished_for_and_not_there_is_started() -> None:
+    decision = decide(wish(2, spares=1, absent={0}), [Seen(NodeId(2, 0), State.WAITS, "no CPU")])
+    assert decision.start == (NodeId(1, 0),)
+    assert decision.stop == ()
+    assert decision.facts == (Fact(NodeId(2, 0), False, "no CPU"),)
+
+
+def test_an_ended_node_is_reported_until_its_next_incarnation_is_wished_for() -> None:
+    ended = Seen(NodeId(0, 0), State.ENDED, "its raylet died")
+    decision = decide(wish(1), [ended])
+    assert decision.start == () and decision.facts == (Fact(NodeId(0, 0), True, "its raylet died"),)
+    assert decide(wish(1, n0=1), [ended]).start == (NodeId(0, 1),)
+
+
+def test_a_lower_incarnation_and_an_unwished_node_are_stopped() -> None:
+    seen = [Seen(NodeId(0, 0), State.RUNS), Seen(NodeId(0, 1), State.RUNS),
+            Seen(NodeId(1, 0), State.RUNS)]
+    decision = decide(wish(1, n0=1), seen)
+    assert decision.stop == (NodeId(0, 0), NodeId(1, 0))
+    assert decision.facts == (Fact(NodeId(0, 1), False, ""),)
+
+
+def test_a_job_that_ends_starts_and_stops_nothing() -> None:
+    decision = decide(wish(2, drain=True), [Seen(NodeId(0, 0), State.RUNS)])
+    assert (decision.start, decision.stop) == ((), ())
+
+
+def test_a_master_that_was_taken_away_is_no_end() -> None:
+    assert is_final(0, is_asked=False) and is_final(143, is_asked=True)
+    assert not is_final(143, is_asked=False) and not is_final(137, is_asked=False)
+    assert not is_final(10, is_asked=True), "stopped from outside, and saved"
+
+
+def test_the_specification_is_read_back_as_it_was() -> None:
+    spec = JobSpec("train", nodes_min=2, nodes_max=4, resources={"GPU": 8}, target="pkg.train",
+                   is_module=True, args=("--lr", "0.1"), run_flags=("--ckpt-every", "30s"))
+    assert JobSpec.from_json(spec.to_json()) == spec
+    assert master_line(spec, "C", "R", 1234) == [
+        "run", "--credentials", "C", "--rdzv-endpoint", "0.0.0.0:1234", "--local-nodes", "0",
+        "--nnodes", "2:4", "--spares", "0", "--name", "train", "--nproc-per-node", "8",
+        "--run-dir", "R", "--ckpt-every", "30s", "--module", "pkg.train", "--lr", "0.1"]
+    line = node_line(spec, NodeId(3, 2), "C", "R", port=99, own_address="10.0.0.7")
+    assert line[:11] == ["run", "--credentials", "C", "--rdzv-endpoint", "127.0.0.1:99",
+                         "--node-name", "node3", "--incarnation", "2", "--local-addr", "10.0.0.7"]
+
+
+# A grandchild with a session of its own, as ranks have. It tells its pid and stays.
+ORPHANS = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        open(sys.argv[1] + ".part", "w").write(str(os.getpid()))
+        os.rename(sys.argv[1] + ".part", sys.argv[1])
+        time.sleep(600)
+    os._exit(0)
+if sys.argv[2] == "ends":
+    while not os.path.exists(sys.argv[1]): time.sleep(0.01)
+    os._exit(7)
+time.sleep(600)
+"""
+
+
+def start_guard(tmp_path: Path, how: str) -> tuple[subprocess.Popen[bytes], int, int]:
+    """The guard, our end of its lifeline, and the pid of the grandchild."""
+    theirs, ours = os.pipe()
+    told, secrets = tmp_path / "pid", tmp_path / "secrets"
+    secrets.mkdir()
+    guard = subprocess.Popen(
+        [sys.executable, "-P", str(GUARD), str(theirs), str(secrets), sys.executable,
+         "-c", ORPHANS, str(told), how], pass_fds=(theirs,))
+    os.close(theirs)
+    while not told.exists():
+        assert guard.poll() is None or how == "ends"
+        time.sleep(0.01)
+    return guard, ours, int(told.read_text())
+
+
+@pytest.mark.parametrize("kills_children", [False, True])
+def test_nothing_is_left_of_a_node_whose_actor_died(tmp_path: Path, kills_children: bool) -> None:
+    """Ray kills the children of an actor that dies."""
+    guard, ours, grandchild = start_guard(tmp_path, "stays")
+    if kills_children:
+        guard.kill()
+    os.close(ours)
+    assert guard.wait() == (-signal.SIGKILL if kills_children else 128 + signal.SIGKILL)
+    while not is_zombie(grandchild) or (tmp_path / "secrets").exists():
+        time.sleep(0.01)
+
+
+def test_the_guard_ends_with_its_programs_code_and_leaves_nothing(tmp_path: Path) -> None:
+    guard, ours, grandchild = start_guard(tmp_path, "ends")
+    assert guard.wait() == 7
+    assert is_zombie(grandchild) and not (tmp_path / "secrets").exists()
+    os.close(ours)
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def answer_with(word: bytes) -> tuple[socket.socket, str]:
+    """A server that sends this word to each caller, then what it hears, until it is closed."""
+    server = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        while True:
+            try:
+                caller, _ = server.accept()
+            except OSError:
+                return
+            caller.sendall(word)
+            caller.sendall(caller.recv(100))
+            caller.close()
+
+    threading.Thread(target=serve, daemon=True).start()
+    return server, f"127.0.0.1:{server.getsockname()[1]}"
+
+
+def ask(port: int) -> bytes:
+    with socket.create_connection(("127.0.0.1", port)) as own:
+        heard = own.recv(100)
+        own.sendall(b" and more")
+        while data := own.recv(100):
+            heard += data
+        return heard
+
+
+def test_a_forwarder_follows_the_master() -> None:
+    first, first_address = answer_with(b"first")
+    second, second_address = answer_with(b"second")
+    forwarder = Forwarder(first_address)
+    assert ask(forwarder.port) == b"first and more"
+    forwarder.point_to(second_address)
+    assert ask(forwarder.port) == b"second and more"
+    second.close()
+    first.close()

@@ -1,0 +1,121 @@
+"""A Ray of several raylets on this machine, and jobs on it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from paceline.integrations.ray.calls import ask, kill
+from paceline.integrations.ray.submit import find_adapter
+
+PACELINE = str(Path(sys.executable).with_name("paceline"))
+SCRIPTS = Path(__file__).resolve().parents[1] / "k8s" / "scripts"
+_STORE_BYTES = 80 << 20
+T = TypeVar("T")
+# Reached only by what hangs.
+DEADLINE_S = 300.0
+
+
+def eventually(look: Callable[[], T], what: str) -> T:
+    """The first true value of `look`."""
+    until = time.monotonic() + DEADLINE_S
+    while not (found := look()):
+        assert time.monotonic() < until, f"not seen in {DEADLINE_S} s: {what}"
+        time.sleep(0.1)
+    return found
+
+
+class RayCluster:
+    """A head without CPUs, and `raylets` raylets with one CPU each."""
+
+    def __init__(self, raylets: int) -> None:
+        from ray.cluster_utils import Cluster
+
+        self._cluster: Any = Cluster(initialize_head=True, head_node_args={
+            "num_cpus": 0, "object_store_memory": _STORE_BYTES, "include_dashboard": False})
+        self._raylets = [self.add() for _ in range(raylets)]
+
+    @property
+    def address(self) -> str:
+        return self._cluster.address
+
+    def add(self) -> Any:
+        return self._cluster.add_node(num_cpus=1, object_store_memory=_STORE_BYTES)
+
+    def kill(self, ray_node: str) -> None:
+        """SIGKILL to the raylet with this id."""
+        victim = next(raylet for raylet in self._raylets if raylet.node_id == ray_node)
+        self._cluster.remove_node(victim, allow_graceful=False)
+
+    def kill_host_of(self, actor: Any) -> None:
+        """The raylet of an actor; where that is the head, which must live, the actor alone."""
+        place = ask(actor, "ray_node")
+        if place in {raylet.node_id for raylet in self._raylets}:
+            self.kill(place)
+        else:
+            kill(actor)
+
+    def close(self) -> None:
+        self._cluster.shutdown()
+
+    def run(self, *words: str) -> subprocess.CompletedProcess[str]:
+        """`paceline WORDS`, as a user of this cluster types it."""
+        return subprocess.run([PACELINE, *words], capture_output=True, text=True, check=False,
+                              env=os.environ | {"RAY_ADDRESS": self.address}, timeout=DEADLINE_S)
+
+
+class RayJob:
+    """The small training of tests/k8s, on Ray."""
+
+    def __init__(self, cluster: RayCluster, name: str, directory: Path) -> None:
+        self.cluster, self.name, self.directory = cluster, name, directory
+        self._pace = directory / "pace"
+
+    def script(self, steps: int) -> list[str]:
+        return [str(SCRIPTS / "train.py"), "--checkpoint", str(self.directory / "checkpoints"),
+                "--out", str(self.directory), "--steps", str(steps)]
+
+    def submit(self, *flags: str, steps: int) -> None:
+        """Slow until `let_go`, so that it does not end before its test has done its part."""
+        self.directory.mkdir()
+        self._pace.write_text("0.1")
+        done = self.cluster.run("submit", "--on", "ray", "--name", self.name, *flags,
+                                *self.script(steps))
+        assert done.returncode == 0, done.stderr
+
+    def let_go(self) -> None:
+        part = self._pace.with_suffix(".part")
+        part.write_text("0")
+        part.replace(self._pace)
+
+    def step(self) -> int:
+        try:
+            return int((self.directory / "step").read_text())
+        except (OSError, ValueError):
+            return -1
+
+    def until_step(self, step: int) -> None:
+        eventually(lambda: self.step() >= step, f"step {step} of {self.name}")
+
+    def adapter(self) -> Any:
+        return eventually(lambda: find_adapter(self.name), "the adapter")
+
+    def status(self) -> dict[str, Any]:
+        return ask(self.adapter(), "status")
+
+    def places(self) -> dict[str, str]:
+        """The raylet of each node that runs, by the node's name."""
+        running = [name for name, words in self.status()["nodes"].items() if words == "runs"]
+        actors = ask(self.adapter(), "nodes")
+        return dict(zip(running, (ask(one, "ray_node") for one in actors), strict=False))
+
+    def wait(self) -> int:
+        return self.cluster.run("wait", "--on", f"ray/{self.name}").returncode
+
+    def digest(self) -> str:
+        return (self.directory / "digest").read_text()

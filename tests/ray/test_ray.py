@@ -1,0 +1,136 @@
+"""Jobs on a real Ray: submitted, healed, and ended as a user would see it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import ray
+from paceline.integrations.ray import PacelineTrainer
+from paceline.integrations.ray.calls import NAMESPACE, ask
+from paceline.integrations.ray.submit import wait
+from ray_cluster import PACELINE, RayCluster, RayJob, eventually
+
+STEPS = 300
+
+
+@pytest.fixture
+def cluster() -> Iterator[RayCluster]:
+    made = RayCluster(raylets=4)
+    ray.init(address=made.address, namespace=NAMESPACE, log_to_driver=False)
+    yield made
+    ray.shutdown()
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The digest of the same training without Ray and without a fault."""
+    directory = tmp_path_factory.mktemp("undisturbed") / "job"
+    directory.mkdir()
+    job = RayJob(None, "undisturbed", directory)  # type: ignore[arg-type]
+    subprocess.run([PACELINE, "run", "--local-nodes", "2", "--nnodes", "2", "--run-dir",
+                    str(directory / "run"), *job.script(STEPS)], check=True, capture_output=True)
+    return job.digest()
+
+
+def processes_of(job: RayJob) -> list[str]:
+    """Command lines of living processes that belong to the job."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if f"/paceline-{job.name}-" in line or str(job.directory) in line:
+                found.append(line)
+    return found
+
+
+def seated(job: RayJob) -> str:
+    """A node of the world, and not the spare."""
+    done = job.cluster.run("status", "--on", f"ray/{job.name}", "--json")
+    assert done.returncode == 0, done.stderr
+    nodes = json.loads(done.stdout)["nodes"]
+    return next(node["name"] for node in nodes if node["state"] == "seated")
+
+
+def test_a_spare_takes_the_place_of_a_lost_raylet(cluster: RayCluster, tmp_path: Path,
+                                                 undisturbed: str) -> None:
+    job = RayJob(cluster, "spare", tmp_path / "job")
+    job.submit("--nodes", "2", "--spares", "1", steps=STEPS)
+    job.until_step(10)
+    eventually(lambda: len(job.places()) == 3, "the spare runs")
+    lost = seated(job)
+    cluster.kill(job.places()[lost])
+    eventually(lambda: job.status()["summary"]["last"], "the master tells of the loss")
+    job.until_step(job.step() + 10)
+    why = cluster.run("why", "--on", "ray/spare")
+    assert why.returncode == 0 and lost in why.stdout, why.stdout + why.stderr
+    job.let_go()
+    assert job.wait() == 0
+    assert job.digest() == undisturbed
+    eventually(lambda: not processes_of(job), f"no process is left: {processes_of(job)}")
+
+
+def test_the_next_master_goes_on_when_its_raylet_is_lost(cluster: RayCluster, tmp_path: Path,
+                                                        undisturbed: str) -> None:
+    job = RayJob(cluster, "master", tmp_path / "job")
+    job.submit("--nodes", "2", steps=STEPS)
+    job.until_step(10)
+    # The master needs no CPU, so it may share its raylet with a node.
+    cluster.kill_host_of(ask(job.adapter(), "master"))
+    eventually(lambda: job.status()["term"] == 2 and job.status()["summary"]["phase"] == "running",
+               "a master of the second term sees the world train")
+    job.until_step(job.step() + 10)
+    job.let_go()
+    assert job.wait() == 0
+    assert job.digest() == undisturbed
+
+
+def test_an_adapter_that_was_killed_finds_its_job_again(cluster: RayCluster, tmp_path: Path,
+                                                       undisturbed: str) -> None:
+    job = RayJob(cluster, "adapter", tmp_path / "job")
+    job.submit("--nodes", "2", steps=STEPS)
+    job.until_step(10)
+    before = job.places()
+    ray.kill(job.adapter(), no_restart=False)
+    eventually(lambda: job.places() == before, "the same nodes run")
+    assert job.status()["term"] == 1
+    job.let_go()
+    assert job.wait() == 0
+    assert job.digest() == undisturbed
+
+
+def test_stop_and_the_errors_of_names(cluster: RayCluster, tmp_path: Path) -> None:
+    job = RayJob(cluster, "stopped", tmp_path / "job")
+    job.submit("--nodes", "1", steps=STEPS)
+    job.until_step(3)
+    twice = cluster.run("submit", "--on", "ray", "--name", "stopped", *job.script(STEPS))
+    assert twice.returncode == 3 and "runs already" in twice.stderr, twice.stderr
+    image = cluster.run("submit", "--on", "ray", "--image", "me/train:7", "train.py")
+    assert image.returncode == 2 and "--image" in image.stderr, image.stderr
+    assert cluster.run("stop", "--on", "ray/stopped").returncode == 0
+    assert job.wait() == 143
+    nobody = cluster.run("status", "--on", "ray/nobody")
+    assert nobody.returncode == 3 and "there is no job nobody" in nobody.stderr, nobody.stderr
+
+
+def train_fn(config: dict[str, Any]) -> None:
+    import ray.train
+
+    for step in range(3):
+        ray.train.report({"step": step, "rank": ray.train.get_context().get_world_rank(),
+                          "rate": config["rate"]})
+
+
+def test_a_trainer_of_ray_train_with_its_class_changed(cluster: RayCluster) -> None:
+    result = PacelineTrainer(train_fn, train_loop_config={"rate": 0.5}, nodes=2).fit()
+    assert result.exit_code == 0, result.error
+    assert result.metrics == {"step": 2, "rank": 0, "rate": 0.5}
+    assert wait("train-fn")["exit_code"] == 0
