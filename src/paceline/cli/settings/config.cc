@@ -26,7 +26,9 @@ Problem Usage(const std::string& what) {
   return Problem{.code = "PL-E010",
                  .what = what,
                  .where = "paceline config",
-                 .why = "it takes: show [--origin] [KEY], or docs settings|errors|flags|classes|metrics",
+                 .why =
+                     "it takes: show [--origin] [KEY], or docs "
+                     "settings|errors|flags|classes|metrics",
                  .fix = "paceline config show"};
 }
 

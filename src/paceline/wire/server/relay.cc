@@ -113,7 +113,7 @@ class WayUp {
 
   const std::string address_;
   const Credentials credentials_;
-  std::mutex mutex_;  // guards the members below
+  std::mutex mutex_;                        // guards the members below
   std::shared_ptr<grpc::Channel> channel_;  // owners: this, stub_
   Stub stub_;
 };
