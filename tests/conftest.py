@@ -50,6 +50,7 @@ LONG_FILES = {
     "test_slow_ranks.py",
     "test_stalled_disk.py",
     "test_torchrun_cases.py",
+    "test_trace.py",
     "test_trainer_progress.py",
     "test_transformers.py",
     "test_transformers_best.py",
@@ -75,6 +76,7 @@ SHORT_TESTS = {
 # that case alone.
 LONG_TESTS = {
     "test_a_claim_of_another_host_that_is_silent_is_taken_over",
+    "test_a_command_that_hangs_is_killed_and_told_once",
     "test_a_frozen_agent_does_not_keep_its_ranks_beyond_the_job",
     "test_a_host_that_is_cut_off_loses_and_repeats_nothing",
     "test_a_job_that_ends_while_a_node_is_silent_starts_no_agents_again[flags1]",
