@@ -245,7 +245,7 @@ def test_events_since_and_clean_older_than_look_at_the_time(make_job: Callable[.
     assert job.run_dir.exists()
     refused = job.command("clean", "--older-than", "0s")
     assert refused.returncode == 2
-    assert "PL-E017" in refused.stderr and "--yes" in refused.stderr
+    assert "PL-E018" in refused.stderr and "--yes" in refused.stderr
     assert f"would remove run directory {job.run_dir}" in refused.stderr
     assert job.run_dir.exists()
     (told,) = ask_host(job, "clean", "--older-than", "10ms", "--yes")

@@ -67,8 +67,7 @@ constexpr ErrorCode kCodes[] = {
      "A rule file has a line that cannot be read, a pattern that is no regular expression or "
      "matches the empty text, a class that stands twice, or an example that belongs to another "
      "rule. The message names the line."},
-
-    {"PL-E017", "a removal needs an answer", kExitUsage,
+    {"PL-E018", "a removal needs an answer", kExitUsage,
      "`paceline clean --older-than` with less than an hour takes the run directories of nearly all "
      "jobs that have ended. It lists them and asks. Where no terminal is there to ask on, --yes is "
      "the answer, and --dry-run only lists."},

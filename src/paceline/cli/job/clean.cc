@@ -289,7 +289,7 @@ Check AskToRemove(Output& out, const CleanPlan& plan, const std::string& age) {
     const bool is_answered = std::fgets(answer.data(), answer.size(), stdin) != nullptr;
     if (is_answered && (answer[0] == 'y' || answer[0] == 'Y')) return std::nullopt;
   }
-  return Problem{.code = "PL-E017",
+  return Problem{.code = "PL-E018",
                  .what = "nothing was removed",
                  .where = asked,
                  .why = Concat(asked, " takes ", Counted(count, "folder"), " of ended jobs, and ",
