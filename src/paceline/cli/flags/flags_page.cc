@@ -118,11 +118,15 @@ constexpr std::string_view kWhichJob = R"(
 `--job` names it. Without `--job`, a command takes a job of the directory in which it is typed: one
 that was started there, or whose run directory this is.
 
-- `status`, `why`, `events`, `goodput`, `report`, `logs`, `wait`, `data` and `plan --show` take the
-  newest job of this directory, running or ended. If there is none, they take the only job that
-  runs, else the newest one of this host.
-- `attach` and `stacks` do the same, but a running job goes before newer ones that have ended.
+- `status`, `why`, `events`, `goodput`, `logs`, `data` and `plan --show` take the newest job of this
+  directory, running or ended. If there is none, they take the only job that runs, else the newest
+  one of this host.
+- `wait` and `report` take the newest job of this directory, and no job of another one.
+- `attach` and `stacks` do as `status` does, but a running job goes before newer ones that have ended.
 - `stop` and `ckpt rescue` take only a job of this directory, the running one first.
+- `run --resume` takes the only job of this directory that has failed, was stopped or was killed.
+
+The newest job is the one that was started or resumed last.
 
 If the job is of another directory, a note says so. If several jobs may be meant, the command is
 refused and names them.
