@@ -32,9 +32,10 @@ def test_an_exception_of_the_script_is_tried_twice(job: Job) -> None:
     assert len(job.events("world_formed")) == 2, job.stderr
     lines = why.splitlines()
     assert lines[0].startswith("rank 0 on node0 failed: KeyError: 'labels' (train.py:1)"), why
+    assert lines[1].startswith("class: script_error (cause): "), why
     stop = ("then: paceline ends the job with exit code 1: "
             "your script fails before its first step: KeyError")
-    assert lines[1].startswith(stop), why
+    assert lines[2].startswith(stop), why
     assert "now: the job has ended with exit code 1" in lines, why
     waited = job.command("wait", "--job", str(job.run_dir))
     end = f"{job.card['id']} has ended with exit code 1: your script fails before its first step"
@@ -59,4 +60,5 @@ def test_an_exit_code_before_the_first_step_is_tried_twice(job: Job) -> None:
     assert lines[0].startswith(
         f"rank 0 on node0 exited with code 2 before its first step; {line}"), why
     stop = f"your script exits with code 2 before its first step (2 times without progress); {line}"
-    assert stop in lines[1], why
+    assert lines[1].startswith("class: bad_arguments (cause): "), why
+    assert stop in lines[2], why

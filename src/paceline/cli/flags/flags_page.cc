@@ -122,7 +122,8 @@ that was started there, or whose run directory this is.
   directory, running or ended. If there is none, they take the only job that runs, else the newest
   one of this host.
 - `wait` and `report` take the newest job of this directory, and no job of another one.
-- `attach` and `stacks` do as `status` does, but a running job goes before newer ones that have ended.
+- `attach` and `stacks` do as `status` does, but a running job goes before newer ones that have
+  ended.
 - `stop` and `ckpt rescue` take only a job of this directory, the running one first.
 - `run --resume` takes the only job of this directory that has failed, was stopped or was killed.
 
