@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import pytest
 import ray
 from paceline.integrations.ray import PacelineTrainer
 from paceline.integrations.ray.calls import NAMESPACE, ask
+from paceline.integrations.ray.store import Store
 from paceline.integrations.ray.submit import wait
 from ray_cluster import PACELINE, RayCluster, RayJob, eventually
 
@@ -112,9 +115,13 @@ def test_stop_and_the_errors_of_names(cluster: RayCluster, tmp_path: Path) -> No
     job.submit("--nodes", "1", steps=STEPS)
     job.until_step(3)
     twice = cluster.run("submit", "--on", "ray", "--name", "stopped", *job.script(STEPS))
-    assert twice.returncode == 3 and "runs already" in twice.stderr, twice.stderr
+    assert twice.returncode == 2 and "runs already" in twice.stderr, twice.stderr
     image = cluster.run("submit", "--on", "ray", "--image", "me/train:7", "train.py")
     assert image.returncode == 2 and "--image" in image.stderr, image.stderr
+    late = cluster.run("wait", "--on", "ray/stopped", "--for", "step=100000", "--timeout", "1s")
+    assert late.returncode == 124, late
+    away = cluster.run("submit", "--on", "ray", "--ray", "127.0.0.1:1", "train.py")
+    assert away.returncode == 3 and "127.0.0.1:1" in away.stderr, away.stderr
     assert cluster.run("stop", "--on", "ray/stopped").returncode == 0
     assert job.wait() == 143
     nobody = cluster.run("status", "--on", "ray/nobody")
@@ -122,15 +129,32 @@ def test_stop_and_the_errors_of_names(cluster: RayCluster, tmp_path: Path) -> No
 
 
 def train_fn(config: dict[str, Any]) -> None:
+    """As Ray Train's own examples: a checkpoint in a temporary directory, and a resumption."""
     import ray.train
 
-    for step in range(3):
-        ray.train.report({"step": step, "rank": ray.train.get_context().get_world_rank(),
-                          "rate": config["rate"]})
+    begin = 0
+    if checkpoint := ray.train.get_checkpoint():
+        begin = int((Path(checkpoint.path) / "step").read_text()) + 1
+    rank = ray.train.get_context().get_world_rank()
+    for step in range(begin, 3):
+        with tempfile.TemporaryDirectory() as directory:
+            (Path(directory) / "step").write_text(str(step))
+            ray.train.report({"step": step, "begin": begin, "rank": rank, "rate": config["rate"]},
+                             checkpoint=ray.train.Checkpoint.from_directory(directory))
+        died = Path(config["place"]) / f"died{rank}"
+        if step == 1 and not died.exists():
+            died.touch()
+            os._exit(9)
 
 
-def test_a_trainer_of_ray_train_with_its_class_changed(cluster: RayCluster) -> None:
-    result = PacelineTrainer(train_fn, train_loop_config={"rate": 0.5}, nodes=2).fit()
+def test_a_trainer_of_ray_train_with_its_class_changed(cluster: RayCluster,
+                                                      tmp_path: Path) -> None:
+    storage = tmp_path / "storage"
+    storage.mkdir()
+    result = PacelineTrainer(train_fn, nodes=1, storage=str(storage), train_loop_config={
+        "rate": 0.5, "place": str(tmp_path)}).fit()
     assert result.exit_code == 0, result.error
-    assert result.metrics == {"step": 2, "rank": 0, "rate": 0.5}
+    assert result.metrics == {"step": 2, "begin": 2, "rank": 0, "rate": 0.5}
+    assert result.checkpoint and (Path(result.checkpoint) / "step").read_text() == "2"
     assert wait("train-fn")["exit_code"] == 0
+    assert Store("train-fn").read("credentials/ca.key") is None

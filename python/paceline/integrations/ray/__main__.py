@@ -20,8 +20,6 @@ from paceline.integrations.ray.submit import (
     wait,
 )
 
-_UNREACHABLE = 3
-
 
 def main(arguments: list[str]) -> int:
     """`submit` reads the job from standard input; `run JOB WORDS…` is `paceline WORDS` there."""
@@ -36,7 +34,7 @@ def main(arguments: list[str]) -> int:
     except RayError as error:
         problem = error
     print(f"error[PL-E046]: {problem}", file=sys.stderr)
-    return _UNREACHABLE
+    return problem.exit_code
 
 
 def _submit(asked: dict[str, Any]) -> int:
@@ -80,7 +78,8 @@ def _run(job: str, words: list[str]) -> int:
     connect()
     adapter = find_adapter(job)
     end = end_of(job)
-    if words[0] == "wait":
+    # Other goals and a timeout are the master's to judge.
+    if words in (["wait"], ["wait", "--for", "finished"], ["wait", "--for=finished"]):
         end = wait(job)
         print(f"the job has ended with exit code {end['exit_code']}: {end['reason']}",
               file=sys.stderr)
@@ -88,7 +87,8 @@ def _run(job: str, words: list[str]) -> int:
     if end is not None:
         raise RayError(what="the job has ended", where=f"ray/{job}",
                        why=f"exit code {end['exit_code']}: {end['reason']}",
-                       fix="the directory of checkpoints has its newest step")
+                       fix=f"its logs and journal are in /tmp/paceline-{job}-*/run on its hosts, "
+                           "its newest step in the directory of checkpoints, if it saved one")
     if adapter is None:
         raise no_job(job)
     hosts = ask(adapter, "nodes") if words[0] == "logs" else [

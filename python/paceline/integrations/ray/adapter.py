@@ -8,6 +8,7 @@ term of its master, the master's memo, the highest incarnation of each node, and
 from __future__ import annotations
 
 import json
+import os
 import queue
 import shutil
 import tempfile
@@ -37,6 +38,8 @@ from paceline.integrations.ray.store import Store
 _TURN_SECONDS = 0.2
 # How long nodes have to end by themselves when the job is over.
 _END_SECONDS = 10.0
+# Ray starts an actor within this time if there is room for it.
+_PLACED_WITHIN_SECONDS = 10
 # Masters that end within a minute, one after the other, until the job is given up.
 _SHORT_MASTERS_MAX = 5
 _SHORT_SECONDS = 60.0
@@ -83,7 +86,7 @@ class _Placed:
             result: Outcome = get(self.outcome)
             self.result, self.words = result, f"ended with exit code {result.exit_code}"
         except ActorError as error:
-            self.words = _first_line(error)
+            self.words = f"lost its actor ({_first_line(error)})"
         kill(self.actor)
 
 
@@ -96,6 +99,9 @@ class Adapter:
         self._spec = JobSpec.from_json(self._store.read("spec") or b"")
         self._credentials = {name: self._store.read(f"credentials/{name}") or b""
                              for name in ("token", "ca.pem", "ca.key")}
+        # An adapter whose raylet was taken for dead may live on. The newest one is in charge.
+        self._token = os.urandom(16)
+        self._store.write("adapter", self._token)
         self._directory = Path(tempfile.mkdtemp(prefix=f"paceline-{job}-adapter-"))
         for name, value in self._credentials.items():
             (self._directory / name).write_bytes(value)
@@ -163,6 +169,8 @@ class Adapter:
         self._finish()
 
     def _turn(self) -> None:
+        if self._store.read("adapter") != self._token:
+            os._exit(0)
         for one in (*self._nodes.values(), *([self._master] if self._master else [])):
             one.look()
         self._look_after_master()
@@ -239,7 +247,10 @@ class Adapter:
     def _why_waits(self, one: _Placed) -> str:
         if one.state is not State.WAITS:
             return ""
-        return f"Ray has no node with {self._spec.resources} free" if _ages(one) > 2 else ""
+        waited = int(_ages(one))
+        if waited < _PLACED_WITHIN_SECONDS:
+            return ""
+        return f"Ray has had no room for {waited} s; it needs {self._spec.resources} on one node"
 
     def _start_node(self, node: NodeId) -> None:
         self._seen[node.index] = node.incarnation
@@ -311,6 +322,8 @@ class Adapter:
         for one in living:
             kill(one.actor)
         self._store.write_json("end", self._end)
+        self._store.forget("credentials/")
+        self._store.forget("files/")
         self._is_over.set()
         if self._line is not None:
             self._line.close()
@@ -338,7 +351,9 @@ class Adapter:
                     self._nodes[node] = _Placed.of(actor)
 
     def _master_words(self) -> str:
-        return "" if self._master is None else f"{self._master.state.value} {self._master.words}"
+        if self._master is None or self._master.state is State.WAITS:
+            return "Ray starts its actor"
+        return f"{self._master.state.value} {self._master.words}".strip()
 
 
 def _ages(one: _Placed) -> float:

@@ -9,11 +9,15 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from paceline._base.whole_file import write_whole
+from paceline.errors import ArgumentError
+
+_KEPT = 2
 
 
 class Context:
@@ -40,13 +44,47 @@ def report(metrics: dict[str, Any], checkpoint: Any = None, **_: Any) -> None:
 
     Args:
         metrics: what JSON can hold; other values are kept as their text.
-        checkpoint: a `ray.train.Checkpoint`, or a path.
+        checkpoint: a `ray.train.Checkpoint`. Rank 0's is copied to the trainer's `storage`.
+
+    Raises:
+        ArgumentError: a checkpoint was given, and the trainer has no `storage`.
     """
+    storage = os.environ.get("PACELINE_RAY_STORAGE", "")
+    if checkpoint is not None and not storage:
+        raise ArgumentError(what="there is no place for a checkpoint", where="ray.train.report",
+                            why="the trainer has no storage, and this directory is temporary",
+                            fix="PacelineTrainer(…, storage=DIR) with a directory of all hosts")
     if int(os.environ["RANK"]) != 0:
         return
-    place = getattr(checkpoint, "path", checkpoint)
-    text = json.dumps({"metrics": metrics, "checkpoint": place and str(place)}, default=str)
+    if checkpoint is not None:
+        _store(Path(checkpoint.path), Path(storage))
+    newest = _newest(storage)
+    text = json.dumps({"metrics": metrics, "checkpoint": newest and str(newest)}, default=str)
     write_whole(os.environ["PACELINE_RAY_REPORT"], text)
+
+
+def get_checkpoint() -> Any:
+    """Stands where `ray.train.get_checkpoint` stood: the newest one in `storage`, or None."""
+    from ray.train import Checkpoint
+
+    newest = _newest(os.environ.get("PACELINE_RAY_STORAGE", ""))
+    return None if newest is None else Checkpoint.from_directory(str(newest))
+
+
+def _newest(storage: str) -> Path | None:
+    found = sorted(Path(storage).glob("checkpoint_*")) if storage else []
+    return found[-1] if found else None
+
+
+def _store(source: Path, storage: Path) -> None:
+    """Copy a checkpoint whole, and keep the newest two."""
+    newest = _newest(str(storage))
+    number = 0 if newest is None else int(newest.name.removeprefix("checkpoint_")) + 1
+    part = storage / f".part-{os.getpid()}"
+    shutil.copytree(source, part, dirs_exist_ok=True)
+    part.rename(storage / f"checkpoint_{number:09}")
+    for old in sorted(storage.glob("checkpoint_*"))[:-_KEPT]:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 def prepare_model(model: Any, **_: Any) -> Any:
@@ -71,7 +109,7 @@ def _stand_in() -> None:
         from ray.train import torch as train_torch
     except ImportError:
         return  # a function that does not use Ray Train needs none of it
-    train.report, train.get_context = report, Context
+    train.report, train.get_context, train.get_checkpoint = report, Context, get_checkpoint
     train_torch.prepare_model = prepare_model
 
 

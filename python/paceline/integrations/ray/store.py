@@ -37,7 +37,7 @@ class Store:
     def write_json(self, field: str, value: Any) -> None:
         self.write(field, json.dumps(value).encode())
 
-    def forget(self) -> None:
-        """Remove all values of the job."""
-        for key in internal_kv._internal_kv_list(self._key(""), namespace=_SPACE):
+    def forget(self, prefix: str = "") -> None:
+        """Remove the values of the job whose fields begin so."""
+        for key in internal_kv._internal_kv_list(self._key(prefix), namespace=_SPACE):
             internal_kv._internal_kv_del(key, namespace=_SPACE)

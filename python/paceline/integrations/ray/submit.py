@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import tempfile
 from dataclasses import replace
@@ -21,9 +23,20 @@ from paceline.integrations.ray.calls import (
 from paceline.integrations.ray.spec import JobSpec
 from paceline.integrations.ray.store import Store
 
+_CONNECT_SECONDS = 5.0
+
 
 class RayError(PacelineError):
     """Ray, or a job on it, cannot do what was asked; in four parts."""
+
+    exit_code = 3
+    """Of the command that ends with this error."""
+
+
+class RequestError(RayError):
+    """What was asked for is not possible; Ray itself is well."""
+
+    exit_code = 2
 
 
 def connect(address: str = "", working_dir: str = "") -> None:
@@ -35,9 +48,15 @@ def connect(address: str = "", working_dir: str = "") -> None:
 
     Raises:
         RayError: no cluster answers at that address.
+        RequestError: there is no such directory.
     """
     if ray.is_initialized():
         return
+    if working_dir and not os.path.isdir(working_dir):
+        raise RequestError(what="the working directory cannot be brought to Ray's nodes",
+                           where=working_dir, why="there is no such directory here",
+                           fix="--working-dir names a directory of this host")
+    _check_answers(address or os.environ.get("RAY_ADDRESS", ""))
     runtime_env = {"working_dir": working_dir} if working_dir else {}
     try:
         ray.init(address=address or "auto", namespace=NAMESPACE, runtime_env=runtime_env,
@@ -45,6 +64,18 @@ def connect(address: str = "", working_dir: str = "") -> None:
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         raise RayError(what="no Ray cluster answers", where=address or "RAY_ADDRESS, or this host",
                        why=str(error).strip().splitlines()[0],
+                       fix="ray start --head   starts one; --ray HOST:PORT names it") from error
+
+
+def _check_answers(address: str) -> None:
+    """Ray's own client tries for minutes. RayError: nobody listens at HOST:PORT."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        return  # "auto", "ray://…" and the like are Ray's to read
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise RayError(what="no Ray cluster answers", where=address, why=str(error),
                        fix="ray start --head   starts one; --ray HOST:PORT names it") from error
 
 
@@ -56,14 +87,14 @@ def submit(spec: JobSpec, files: dict[str, bytes] | None = None) -> None:
         files: brought to the directory PACELINE_RAY_FILES of each node, by name.
 
     Raises:
-        RayError: a job of that name runs.
+        RequestError: a job of that name runs.
     """
     store = Store(spec.name)
     if find_adapter(spec.name) is not None:
-        raise RayError(what=f"a job {spec.name} runs already", where="the Ray cluster",
-                       why="the names of jobs on one cluster differ",
-                       fix=f"--name gives it another one; paceline stop --on ray/{spec.name} "
-                           "stops the first")
+        raise RequestError(what=f"a job {spec.name} runs already", where="the Ray cluster",
+                           why="the names of jobs on one cluster differ",
+                           fix="--name (in Python: name=…) gives it another one; paceline stop "
+                               f"--on ray/{spec.name} stops the first")
     store.forget()
     uri = (ray.get_runtime_context().runtime_env or {}).get("working_dir")
     if uri:

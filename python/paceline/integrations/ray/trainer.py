@@ -22,7 +22,7 @@ class Result:
     metrics: dict[str, Any] = field(default_factory=dict)
     """Of the last `ray.train.report` of rank 0."""
     checkpoint: str | None = None
-    """The directory that this report named."""
+    """The directory of the last checkpoint that was reported, in `storage`."""
     exit_code: int = 0
     error: str | None = None
     """The reason of an end with another exit code than 0."""
@@ -41,7 +41,8 @@ class PacelineTrainer:
         spares: further nodes that wait, joined and warm.
         resources: what Ray reserves for a node: "CPU", "GPU", "memory" in bytes, your own.
         ranks_per_node: by default the node's GPUs, or 1.
-        name: of the job; the function's by default.
+        name: of the job; the function's by default. Two jobs of one name do not run at once.
+        storage: a directory that all hosts see, for checkpoints that the function reports.
         run_flags: more flags of `paceline run`, as words.
         datasets: refused. A `LeasedLoader`, or a loader of torch, reads data in the function.
 
@@ -53,7 +54,7 @@ class PacelineTrainer:
                  train_loop_config: dict[str, Any] | None = None,
                  nodes: int | tuple[int, int] = 1, spares: int = 0,
                  resources: dict[str, float] | None = None, ranks_per_node: int = 0,
-                 name: str = "", run_flags: list[str] | None = None,
+                 name: str = "", storage: str = "", run_flags: list[str] | None = None,
                  datasets: object = None) -> None:
         if datasets:
             raise RayError(what="PacelineTrainer takes no datasets", where="datasets=…",
@@ -66,10 +67,14 @@ class PacelineTrainer:
             name=name or label, nodes_min=least, nodes_max=most, spares=spares,
             nproc_per_node=ranks_per_node, resources={"CPU": 1.0} | (resources or {}),
             target="paceline.integrations.ray.entry", is_module=True,
+            environment={"PACELINE_RAY_STORAGE": os.path.abspath(storage)} if storage else {},
             run_flags=tuple(run_flags or ()))
 
     def fit(self) -> Result:
-        """Train, and return when the job has ended. If this process ends, the job goes on."""
+        """Train, and return when the job has ended, also if it failed: look at `error`.
+
+        If this process ends, the job goes on.
+        """
         connect(os.environ.get("RAY_ADDRESS", ""))
         pickled = ray.cloudpickle.dumps((self._function, self._config))
         submit(self._spec, {"function": pickled, "path.json": json.dumps(sys.path).encode()})
