@@ -151,7 +151,7 @@ struct ToldHang {
   bool operator==(const ToldHang&) const = default;
 };
 
-// The size that a user chose, as the next worlds have it.
+// The number of nodes that a user chose by `paceline scale`. All later worlds obey it.
 struct ChosenSize {
   uint32_t nodes = 0;  // 0: none was chosen
   int64_t saved_step = -1;

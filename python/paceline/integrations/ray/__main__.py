@@ -1,4 +1,4 @@
-"""What `paceline submit --on ray` and commands with `--on ray/JOB` run."""
+"""The program that `paceline submit --on ray` starts, and each command with `--on ray/JOB`."""
 
 from __future__ import annotations
 

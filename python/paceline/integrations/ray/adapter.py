@@ -40,7 +40,7 @@ _TURN_SECONDS = 0.2
 _END_SECONDS = 10.0
 # Ray starts an actor within this time if there is room for it.
 _PLACED_WITHIN_SECONDS = 10
-# Masters that end within a minute, one after the other, until the job is given up.
+# The adapter gives the job up after so many masters in a row that ended within _SHORT_SECONDS.
 _SHORT_MASTERS_MAX = 5
 _SHORT_SECONDS = 60.0
 

@@ -68,7 +68,10 @@ class Wish:
 
 @dataclass(frozen=True)
 class Fact:
-    """What the master is told of a node. `words` are "" for one that runs."""
+    """What the adapter tells the master of a node.
+
+    `words` say why the node waits, or how it ended; they are "" for one that runs.
+    """
 
     node: NodeId
     is_gone: bool
