@@ -236,6 +236,7 @@ class BaseLoader(ABC):
             self.leave_read_epoch()
         if self.by_speed is not None:
             self.by_speed.pause()
+        progress.shares_batch()
         self._likeness.before_workers()
         with self._agreed():
             self._agreement.say(self.epoch, self._read_order())

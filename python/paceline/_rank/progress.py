@@ -114,6 +114,13 @@ def saved(n: int) -> None:
         current.saved(n)
 
 
+def shares_batch() -> None:
+    """Report that the ranks share a global batch, so that a step is the same in any world."""
+    current = session()
+    if current is not None:
+        current.shares_batch()
+
+
 def phase(name: str) -> "AbstractContextManager[None]":
     """The whole block belongs to one phase: `with pl.phase("eval"): …`.
 

@@ -330,7 +330,12 @@ std::vector<RankSample> RankTable::ReadSamples() {
     if (!pulse.has_value() || pulse->sums.steps <= rank.sampled_steps) continue;
     rank.sample_from_ns = now + kSampleTime.nanoseconds();
     rank.sampled_steps = pulse->sums.steps;
-    samples.push_back({.generation = rank.generation, .rank = rank.rank, .sums = pulse->sums});
+    const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
+    samples.push_back(
+        {.generation = rank.generation,
+         .rank = rank.rank,
+         .sums = pulse->sums,
+         .shares_batch = reading.has_value() && (reading->flags & kSlotSharesBatch) != 0});
   }
   return samples;
 }

@@ -29,6 +29,7 @@ void BindSession(nanobind::module_& module) {
       .def("file_saved", &Session::FileSaved)
       .def("entered", &Session::Entered)
       .def("hook_installed", &Session::HookInstalled)
+      .def("shares_batch", &Session::SharesBatch)
       .def("failed", &Session::Failed)
       .def("port_taken", &Session::PortTaken)
       .def("lines_dropped", &Session::LinesDropped, nanobind::arg("count"))

@@ -112,6 +112,10 @@ void Session::HookInstalled() {
   slot_->flags.store(slot_->flags.load(kRelaxed) | kSlotStepHook, kRelease);
 }
 
+void Session::SharesBatch() {
+  slot_->flags.store(slot_->flags.load(kRelaxed) | kSlotSharesBatch, kRelease);
+}
+
 int64_t Session::Failed() {
   const int64_t now = MonotonicNanoseconds();
   slot_->error_monotonic_ns.store(now, kRelease);

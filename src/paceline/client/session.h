@@ -43,6 +43,8 @@ class Session {
   void Saved(int64_t step);
   // The script has written a checkpoint of its own to a path.
   void FileSaved();
+  // The ranks share a global batch: a step is the same work in a world of any size.
+  void SharesBatch();
   // The script begins; torch's hook is installed; the script failed (returns the time); the store's
   // port is in use.
   void Entered();

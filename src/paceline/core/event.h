@@ -139,6 +139,7 @@ struct SizeRequested {
   uint32_t nodes = 0;
   bool at_once = false;  // even if steps are then done twice
   std::string why;
+  bool is_measured = false;  // chosen by measurement; false: by a user
 };
 
 // How much leased data the job has finished for good since this master started. No later world

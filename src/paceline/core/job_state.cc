@@ -285,6 +285,7 @@ struct StateFolder {
     state.size = {.nodes = fact.nodes,
                   .saved_step = fact.saved_step,
                   .at_once = fact.at_once,
+                  .is_measured = fact.is_measured,
                   .commits = state.checkpoints.commits,
                   .at = record.at,
                   .seq = record.seq};

@@ -156,7 +156,8 @@ struct ChosenSize {
   uint32_t nodes = 0;  // 0: none was chosen
   int64_t saved_step = -1;
   bool at_once = false;
-  uint32_t commits = 0;  // checkpoints that were in storage then
+  bool is_measured = false;  // false: by a user
+  uint32_t commits = 0;      // checkpoints that were in storage then
   Instant at;
   RecordSeq seq;
   bool operator==(const ChosenSize&) const = default;

@@ -222,12 +222,14 @@ struct GrowthPlanned {  // a node waits to join until that costs least
   int64_t saved_step = -1;  // newest checkpoint when it joined; a newer one lets it in
   std::string reason;
 };
-// A user chose the number of nodes of the next worlds, within the job's limits.
+// A user, or the master by what it measured, chose the number of nodes of the next worlds, within
+// the job's limits.
 struct SizeChosen {
   uint32_t nodes = 0;
   int64_t saved_step = -1;  // newest checkpoint of the job then; -1: none
   bool at_once = false;     // even if steps are then done twice
   std::string reason;
+  bool is_measured = false;  // false: by a user
 };
 struct WaitBegan {
   std::string reason;  // the reason; shown by status

@@ -249,7 +249,8 @@ wire::JobStatus EventLoop::Status() const {
                                           .created_at = created_at_,
                                           .journal = journal_state_,
                                           .durable = executor_.durable(),
-                                          .pending_nodes = &pending_nodes_});
+                                          .pending_nodes = &pending_nodes_,
+                                          .scale_desk = &scale_desk_});
   if (!successor_.has_value()) return status;
   status.job_id = submitted_.job_id;
   status.name = submitted_.name;

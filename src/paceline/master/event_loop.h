@@ -13,6 +13,7 @@
 
 #include "paceline/core/goodput/ledger.h"
 #include "paceline/core/job.h"
+#include "paceline/core/scale/scale_desk.h"
 #include "paceline/core/slow/pace_desk.h"
 #include "paceline/master/clock.h"
 #include "paceline/master/event_queue.h"
@@ -110,6 +111,7 @@ class EventLoop {
   std::vector<core::Record> own_;       // on the disk, until then
   StackDesk stack_desk_;
   core::PaceDesk pace_desk_;
+  core::ScaleDesk scale_desk_;
   NodeNames names_;
   core::GoodputLedger goodput_;
   StepPace pace_;

@@ -102,6 +102,13 @@ enum class GrowPolicy {
   kNever,       // only when the world is formed anew for another reason
 };
 
+// What the master does with what it measures of the job's sizes.
+enum class ScaleMode {
+  kAdvise,  // tells which size is best
+  kAuto,    // changes the size, too
+  kOff,     // neither
+};
+
 struct JobSpec {
   std::string job_id;  // unique for this user on this host; names the run directory
   std::string name;    // for people; --rdzv-id or --name
@@ -120,7 +127,9 @@ struct JobSpec {
   // Time after which an absent rank is restarted, instead of its usual one. 0: by what it does
   // (diagnose/deadline.h).
   Duration hang_act_after;
-  uint64_t seed = 0;  // of all random numbers in the core (jitter)
+  ScaleMode scale = ScaleMode::kAdvise;
+  double efficiency_least = 0.6;  // speed that the last node must add, as a part of the first's
+  uint64_t seed = 0;              // of all random numbers in the core (jitter)
   Timers timers;
   Budgets budgets;
   // True if a platform starts nodes by the wish.

@@ -43,6 +43,7 @@ inline constexpr uint64_t kSlotStepIsAbsolute = 1;  // steps come from pl.step(n
 inline constexpr uint64_t kSlotStepHook = 2;        // torch's optimizer hook is installed
 inline constexpr uint64_t kSlotStepIsOwn = 4;       // counted from the optimizer's own step
 inline constexpr uint64_t kSlotLossTold = 8;        // the script reported `loss`, so NaN is a value
+inline constexpr uint64_t kSlotSharesBatch = 16;    // the ranks share a global batch
 
 struct PageHeader {
   std::atomic<uint64_t> magic;  // commit word of the header: stored last by its creator

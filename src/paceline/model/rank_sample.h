@@ -53,6 +53,8 @@ struct RankSample {
   Generation generation;
   Rank rank;
   StepSums sums;
+  // The ranks share a global batch, so a step is the same work in a world of any size.
+  bool shares_batch = false;
   bool operator==(const RankSample&) const = default;
 };
 

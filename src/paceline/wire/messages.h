@@ -21,6 +21,7 @@
 #include "paceline/model/node.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
+#include "paceline/model/size_speed.h"
 #include "paceline/model/wish.h"
 #include "paceline/model/world.h"
 
@@ -228,8 +229,14 @@ struct SizeStatus {
   uint32_t nodes_min = 0;
   uint32_t nodes_max = 0;
   uint32_t unit = 1;
-  uint32_t chosen = 0;    // by `paceline scale`; 0: none
-  bool can_keep = false;  // a step is known that a world of another size can restore
+  uint32_t chosen = 0;       // by `paceline scale`; 0: none
+  bool can_keep = false;     // a step is known that a world of another size can restore
+  bool is_measured = false;  // the chosen size was chosen by measurement
+  std::string mode;          // off, advise, auto
+  uint32_t best = 0;         // number of nodes; 0: not known
+  std::string advice;        // one sentence; "": too little is known
+  std::string hindrance;     // why the master does not change the size by itself; "": it may
+  std::vector<SizeSpeed> curve;
   bool operator==(const SizeStatus&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // `paceline scale`: the number of nodes of a job that trains.
 
 #include <algorithm>
+#include <cstdio>
 
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
@@ -46,6 +47,35 @@ std::string SizeLimits(const wire::SizeStatus& size) {
   return size.unit > 1 ? text + " in steps of " + std::to_string(size.unit) : text;
 }
 
+nlohmann::json CurveJson(const wire::SizeStatus& size) {
+  nlohmann::json curve = nlohmann::json::array();
+  for (const SizeSpeed& speed : size.curve) {
+    curve.push_back({{"nodes", speed.nodes},
+                     {"step_seconds", speed.step_seconds},
+                     {"error_seconds", speed.error},
+                     {"windows", speed.windows}});
+  }
+  return curve;
+}
+
+nlohmann::json TextOrNull(const std::string& text) {
+  return text.empty() ? nlohmann::json() : nlohmann::json(text);
+}
+
+// What was measured, the size that follows, and why the job does not change to it by itself.
+void ShowMeasured(const wire::SizeStatus& size, Output& out) {
+  for (const SizeSpeed& speed : size.curve) {
+    char line[128];
+    std::snprintf(line, sizeof(line), "  %6u %-6s %10.4f s a step  ±%.4f  (%u windows)",
+                  speed.nodes, speed.nodes == 1 ? "node" : "nodes", speed.step_seconds, speed.error,
+                  speed.windows);
+    out.DataLine(line);
+  }
+  if (!size.advice.empty()) out.DataLine("best: " + Visible(size.advice));
+  if (size.hindrance.empty() || size.mode != "auto") return;
+  out.DataLine("not changed: " + Visible(size.hindrance));
+}
+
 int ShowSize(const wire::JobStatus& status, Output& out) {
   const size_t seated = SeatedIn(status);
   if (out.is_json()) {
@@ -56,15 +86,24 @@ int ShowSize(const wire::JobStatus& status, Output& out) {
         {"nodes_max", status.size.nodes_max},
         {"unit", status.size.unit},
         {"chosen", status.size.chosen > 0 ? nlohmann::json(status.size.chosen) : nlohmann::json()},
+        {"by_measurement", status.size.is_measured},
+        {"mode", status.size.mode},
+        {"best", status.size.best > 0 ? nlohmann::json(status.size.best) : nlohmann::json()},
+        {"advice", TextOrNull(status.size.advice)},
+        {"hindrance", TextOrNull(status.size.hindrance)},
+        {"curve", CurveJson(status.size)},
         {"pending", status.pending}};
     out.DataLine(PrintJson(json));
     return kExitDone;
   }
-  out.DataLine(Concat(
-      Visible(status.name), ": ", Counted(seated, "node"), " of ", SizeLimits(status.size),
-      status.size.chosen > 0 ? ", " + std::to_string(status.size.chosen) + " by `paceline scale`"
-                             : ""));
+  out.DataLine(
+      Concat(Visible(status.name), ": ", Counted(seated, "node"), " of ", SizeLimits(status.size),
+             status.size.chosen == 0
+                 ? ""
+                 : ", " + std::to_string(status.size.chosen) +
+                       (status.size.is_measured ? " by measurement" : " by `paceline scale`")));
   out.DataLine(Visible(status.pending));
+  ShowMeasured(status.size, out);
   return kExitDone;
 }
 

@@ -1,8 +1,6 @@
 #include "paceline/cli/run/request.h"
 
 #include <algorithm>
-#include <csignal>
-#include <map>
 #include <utility>
 
 #include "paceline/base/host_text.h"
@@ -122,6 +120,17 @@ class RequestMaker {
     spec.grow = grow == "now"     ? GrowPolicy::kNow
                 : grow == "never" ? GrowPolicy::kNever
                                   : GrowPolicy::kCheckpoint;
+    const std::string& scale = settings_.Text("scale.mode");
+    spec.scale = scale == "auto"  ? ScaleMode::kAuto
+                 : scale == "off" ? ScaleMode::kOff
+                                  : ScaleMode::kAdvise;
+    if (spec.scale == ScaleMode::kAuto && spec.grow == GrowPolicy::kNever) {
+      return Bad("scale.mode", "not auto with --grow never, by which the job takes in no node");
+    }
+    spec.efficiency_least = ParseNumber(settings_.Text("scale.efficiency_least")).value_or(0);
+    if (!(spec.efficiency_least > 0 && spec.efficiency_least <= 1)) {
+      return Bad("scale.efficiency_least", "a number above 0 and at most 1");
+    }
     spec.replace_nodes = settings_.OnOff("job.replace_nodes");
     spec.seed = static_cast<uint64_t>(settings_.Integer("job.seed"));
     spec.only_tells_hangs = settings_.Text("hang.act") == "tell";
@@ -446,21 +455,11 @@ class RequestMaker {
   }
 
   Check TakeSignals() {
-    static const std::map<std::string_view, int> kSignals = {
-        {"SIGTERM", SIGTERM}, {"SIGINT", SIGINT},   {"SIGHUP", SIGHUP},
-        {"SIGQUIT", SIGQUIT}, {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2},
-        {"SIGXCPU", SIGXCPU}, {"SIGALRM", SIGALRM}, {"SIGCONT", SIGCONT}};
-    std::vector<int>& signals = request_.stop_signals;
-    signals = {SIGINT, SIGTERM};
-    for (const std::string& item : Split(settings_.Text("launch.signals_to_handle"), ',')) {
-      const auto found = kSignals.find(Trimmed(item));
-      if (found == kSignals.end()) {
-        return Bad("launch.signals_to_handle", "names such as SIGTERM,SIGUSR1");
-      }
-      if (std::find(signals.begin(), signals.end(), found->second) == signals.end()) {
-        signals.push_back(found->second);
-      }
+    auto signals = ParseStopSignals(settings_.Text("launch.signals_to_handle"));
+    if (!signals.has_value()) {
+      return Bad("launch.signals_to_handle", "names such as SIGTERM,SIGUSR1");
     }
+    request_.stop_signals = *std::move(signals);
     // The same value as torchrun gives its workers.
     request_.launch.env["TORCHELASTIC_SIGNALS_TO_HANDLE"] =
         settings_.Text("launch.signals_to_handle");

@@ -59,6 +59,10 @@ struct RunRequest {
 Result<RunRequest> MakeRunRequest(const ParsedLine& line, const SettingValues& settings,
                                   const Environment& environment, const HostFacts& facts);
 
+// The signals that end a job: SIGINT and SIGTERM always, then those of `names`, with commas between
+// them. Nothing if one is unknown.
+std::optional<std::vector<int>> ParseStopSignals(std::string_view names);
+
 // "host:29400", "host", "[::1]:29400", "::1". The flag is for the error.
 Result<Endpoint> ParseEndpoint(const std::string& text, uint16_t default_port,
                                std::string_view flag = "--rdzv-endpoint");

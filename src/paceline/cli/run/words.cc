@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csignal>
+#include <map>
 
 #include "paceline/base/host_text.h"
 #include "paceline/base/text.h"
@@ -20,6 +22,22 @@ bool IsNameCharacter(char c) {
 }
 
 }  // namespace
+
+std::optional<std::vector<int>> ParseStopSignals(std::string_view names) {
+  static const std::map<std::string_view, int> kSignals = {
+      {"SIGTERM", SIGTERM}, {"SIGINT", SIGINT},   {"SIGHUP", SIGHUP},
+      {"SIGQUIT", SIGQUIT}, {"SIGUSR1", SIGUSR1}, {"SIGUSR2", SIGUSR2},
+      {"SIGXCPU", SIGXCPU}, {"SIGALRM", SIGALRM}, {"SIGCONT", SIGCONT}};
+  std::vector<int> signals = {SIGINT, SIGTERM};
+  for (const std::string& item : Split(names, ',')) {
+    const auto found = kSignals.find(Trimmed(item));
+    if (found == kSignals.end()) return std::nullopt;
+    if (std::find(signals.begin(), signals.end(), found->second) == signals.end()) {
+      signals.push_back(found->second);
+    }
+  }
+  return signals;
+}
 
 std::string ToText(const Endpoint& endpoint) {
   return Concat(Bracketed(endpoint.host), ":", endpoint.port);

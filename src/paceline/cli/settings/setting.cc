@@ -188,6 +188,17 @@ constexpr PlainRow kPlain[] = {
              "docs/guides/hangs.md, but not \"at once\", \"never\" or a time after an exception; "
              "the time of an unknown phase is never made shorter",
      .zero_allowed = false},
+    {.key = "scale.mode",
+     .kind = kChoice,
+     .default_text = "advise",
+     .help = "what to do with the measured speed of the job's sizes: advise (tell the best one), "
+             "auto (change to it, too), off; docs/guides/scaling.md",
+     .choices = "advise|auto|off"},
+    {.key = "scale.efficiency_least",
+     .kind = FlagKind::kNumber,
+     .default_text = "0.6",
+     .help =
+         "speed that the last node must add, as a part of the first node's: above 0, at most 1"},
     {.key = "notify.command",
      .kind = kList,
      .help = "program and arguments that the master runs on a failure, a hang, a recovery and the "

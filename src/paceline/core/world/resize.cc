@@ -55,13 +55,15 @@ std::string WhyNotSize(const JobState& state, uint32_t nodes, Room* room) {
 
 void OnSizeRequested(Turn& turn, const SizeRequested& event) {
   const JobState& state = turn.state();
-  const bool is_repeated = state.size.nodes == event.nodes && state.size.at_once == event.at_once;
+  const bool is_repeated = state.size.nodes == event.nodes && state.size.at_once == event.at_once &&
+                           state.size.is_measured == event.is_measured;
   if (is_repeated || !WhyNotSize(state, event.nodes, &turn.watch().room).empty()) return;
   MARK("a size is chosen");
   turn.Emit(SizeChosen{.nodes = event.nodes,
                        .saved_step = NewestCheckpoint(turn),
                        .at_once = event.at_once,
-                       .reason = event.why});
+                       .reason = event.why,
+                       .is_measured = event.is_measured});
   turn.watch().dirty = true;
 }
 

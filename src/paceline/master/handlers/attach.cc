@@ -47,6 +47,12 @@ void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) con
   if (message.samples.empty()) return;
   const auto judged = loop.pace_desk_.Take(loop.job_.state(), *node, message.samples);
   if (judged.has_value()) loop.Step(*judged);
+  const Instant now = loop.clock_.Now();
+  if (!loop.scale_desk_.Take(now, loop.job_.state(), message.samples)) return;
+  const auto due = loop.scale_desk_.Due(
+      loop.job_.state(),
+      {.now = now, .created_at = loop.created_at_, .steps_left = StepsLeft(loop.job_)});
+  if (due.has_value() && loop.job_.WhyNotSize(due->nodes).empty()) loop.Step(*due);
 }
 
 void Handlers::Said(ConnectionId connection, const wire::RankEnd& message) const {

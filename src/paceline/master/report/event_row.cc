@@ -160,6 +160,7 @@ struct Filler {
     Detail("nodes", std::to_string(fact.nodes));
     if (fact.saved_step >= 0) Detail("saved_step", std::to_string(fact.saved_step));
     Detail("at_once", YesNo(fact.at_once));
+    Detail("by_measurement", YesNo(fact.is_measured));
     Detail("reason", fact.reason);
   }
   void operator()(const core::WaitBegan& fact) { Detail("reason", fact.reason); }

@@ -153,18 +153,48 @@ void AddHang(const core::Job& job, wire::JobStatus* status) {
   status->pending = Concat("no step for ", ToString(*status->since_step), ": ", told.sentence);
 }
 
-wire::SizeStatus SizeOf(const core::Job& job) {
+std::string_view ScaleModeName(ScaleMode mode) {
+  constexpr std::string_view kNames[] = {"advise", "auto", "off"};
+  return kNames[static_cast<size_t>(mode)];
+}
+
+wire::SizeStatus SizeOf(const core::Job& job, Instant now, const HostView& host) {
   const core::JobState& state = job.state();
-  return {.nodes_min = state.spec.nodes_min,
-          .nodes_max = state.spec.nodes_max,
-          .unit = state.spec.unit,
-          .chosen = state.size.nodes,
-          .can_keep = state.has_resumed || job.saved_step() >= 0 ||
-                      state.checkpoints.committed.has_value() ||
-                      job.checkpoints().newest_in_memory().has_value()};
+  wire::SizeStatus size = {.nodes_min = state.spec.nodes_min,
+                           .nodes_max = state.spec.nodes_max,
+                           .unit = state.spec.unit,
+                           .chosen = state.size.nodes,
+                           .can_keep = state.has_resumed || job.saved_step() >= 0 ||
+                                       state.checkpoints.committed.has_value() ||
+                                       job.checkpoints().newest_in_memory().has_value(),
+                           .is_measured = state.size.is_measured,
+                           .mode = std::string(ScaleModeName(state.spec.scale))};
+  if (host.scale_desk == nullptr || state.spec.scale == ScaleMode::kOff) return size;
+  const core::SizeAdvice advice = host.scale_desk->Advise(
+      state, {.now = now, .created_at = host.created_at, .steps_left = StepsLeft(job)});
+  size.curve = host.scale_desk->Curve();
+  size.hindrance = advice.hindrance;
+  if (advice.choice.has_value()) {
+    size.best = advice.choice->best;
+    size.advice = advice.choice->reason;
+  }
+  return size;
 }
 
 }  // namespace
+
+int64_t StepsLeft(const core::Job& job) {
+  if (!job.state().world.has_value()) return -1;
+  int64_t total = 0;
+  for (const auto& [id, link] : job.links()) {
+    for (const auto& [local_rank, rank] : link.ranks) {
+      if (rank.generation == job.state().world->generation) {
+        total = std::max(total, rank.steps_total);
+      }
+    }
+  }
+  return total > 0 ? std::max<int64_t>(0, total - std::max<int64_t>(0, job.step())) : -1;
+}
 
 wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host) {
   const core::JobState& state = job.state();
@@ -200,7 +230,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     }
   }
   status.excluded_hosts = state.excluded;
-  status.size = SizeOf(job);
+  status.size = SizeOf(job, now, host);
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
   for (const SlowFinding& finding : state.slow) {
     wire::SlowStatus& slow = status.slow.emplace_back();

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "paceline/core/job.h"
+#include "paceline/core/scale/scale_desk.h"
 #include "paceline/wire/messages.h"
 
 namespace paceline::master {
@@ -23,7 +24,11 @@ struct HostView {
   RecordSeq durable;
   // Why requested nodes do not run yet, by name, in the platform's words; may be null.
   const std::map<std::string, std::string>* pending_nodes = nullptr;
+  const core::ScaleDesk* scale_desk = nullptr;  // may be null
 };
+
+// Steps of the whole training that the world has not made yet; -1: not known.
+int64_t StepsLeft(const core::Job& job);
 
 wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host);
 

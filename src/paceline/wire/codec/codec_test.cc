@@ -310,7 +310,7 @@ TEST(Codec, StreamMessagesSurvive) {
 
     Heartbeat heartbeat{Generation(draw.Big()), draw.Small(), draw.Time(), draw.Reports()};
     const StepSums sums{draw.Big(), draw.Time(), draw.Time(), draw.Time(), draw.Time(), true};
-    heartbeat.samples = {{Generation(draw.Big()), Rank(draw.Small()), sums}};
+    heartbeat.samples = {{Generation(draw.Big()), Rank(draw.Small()), sums, true}};
     message.Clear();
     ToProto(heartbeat, &message);
     const auto beat = FromProto(message);

@@ -26,6 +26,7 @@ To Shifted(From value) {
   return static_cast<To>(static_cast<int>(value) + 1);
 }
 inline pb::GrowPolicy Encode(GrowPolicy value) { return Shifted<pb::GrowPolicy>(value); }
+inline pb::ScaleMode Encode(ScaleMode value) { return Shifted<pb::ScaleMode>(value); }
 inline pb::Wish::Intent Encode(Wish::Intent value) { return Shifted<pb::Wish::Intent>(value); }
 inline pb::EntryKind Encode(EntryKind value) { return Shifted<pb::EntryKind>(value); }
 inline pb::ExitCause::Kind Encode(ExitCause::Kind value) {

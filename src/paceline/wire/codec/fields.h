@@ -13,7 +13,7 @@
 #define PACELINE_BUDGETS(F) F(no_progress_failures) F(node_restarts) F(solo_generations) \
   F(heartbeats_per_second_max) F(unproven_connections_max)
 #define PACELINE_JOB_SPEC(F) F(nodes_min) F(nodes_max) F(unit) F(nproc_per_node) F(spares) \
-  F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(seed)
+  F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(efficiency_least) F(seed)
 
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline) F(is_final) F(is_repeatable) F(cause_class) F(role)
@@ -37,7 +37,7 @@
 #define PACELINE_HEARTBEAT(F) F(generation) F(store_port) F(loop_delay) F(awaits_starter)
 #define PACELINE_BAD_LOSS(F) F(count) F(step) F(value) F(usual)
 #define PACELINE_STEP_SUMS(F) F(steps) F(whole) F(own) F(data) F(waited) F(is_piped)
-#define PACELINE_RANK_SAMPLE(F) F(generation) F(rank)
+#define PACELINE_RANK_SAMPLE(F) F(generation) F(rank) F(shares_batch)
 #define PACELINE_SLOW_FINDING(F) F(node) F(is_whole_node) F(is_data) F(excess) F(cost) \
   F(steps_a_day)
 #define PACELINE_SLOW_STATUS(F) F(sentence) F(excess) F(cost) F(is_data)
@@ -70,7 +70,7 @@
 #define PACELINE_PROGRESS_MADE(F) F(step) F(step_count) F(evidence) F(is_lasting)
 #define PACELINE_AGENT_RETURNED(F) F(node) F(name) F(ranks)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
-#define PACELINE_SIZE_CHOSEN(F) F(nodes) F(saved_step) F(at_once) F(reason)
+#define PACELINE_SIZE_CHOSEN(F) F(nodes) F(saved_step) F(at_once) F(reason) F(is_measured)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_LAST_STEPS(F) F(step) F(step_count) F(reached)
@@ -112,7 +112,9 @@
 #define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
 #define PACELINE_SCALE_REQUEST(F) F(nodes) F(at_once) F(dry_run) F(why)
 #define PACELINE_SCALE_REPLY(F) F(refusal)
-#define PACELINE_SIZE_STATUS(F) F(nodes_min) F(nodes_max) F(unit) F(chosen) F(can_keep)
+#define PACELINE_SIZE_STATUS(F) F(nodes_min) F(nodes_max) F(unit) F(chosen) F(can_keep) \
+  F(is_measured) F(mode) F(best) F(advice) F(hindrance)
+#define PACELINE_SIZE_SPEED(F) F(nodes) F(step_seconds) F(error) F(windows)
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)
 #define PACELINE_WISH(F) F(seq) F(intent) F(size) F(spares)
 #define PACELINE_SUMMARY(F) F(phase) F(pending) F(nodes) F(spares) F(step) F(goodput) F(last) \

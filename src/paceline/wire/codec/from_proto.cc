@@ -274,6 +274,9 @@ absl::Status FromProto(const pb::JobSpec& from, JobSpec* to) {
   if (from.grow() != pb::GROW_POLICY_UNSPECIFIED) {
     RETURN_IF_ERROR(Shifted(from.grow(), "grow", GrowPolicy::kNever, &to->grow));
   }
+  if (from.scale() != pb::SCALE_MODE_UNSPECIFIED) {
+    RETURN_IF_ERROR(Shifted(from.scale(), "scale", ScaleMode::kOff, &to->scale));
+  }
   PACELINE_JOB_SPEC(TAKE_GIVEN)
   if (from.has_max_restarts()) to->max_restarts = from.max_restarts();
   RETURN_IF_ERROR(Take(from.timers(), &to->timers));

@@ -255,6 +255,7 @@ void ToProto(const JobSpec& from, pb::JobSpec* to) {
   to->set_job_id(from.job_id);
   to->set_name(Encode(from.name));
   to->set_grow(Encode(from.grow));
+  to->set_scale(Encode(from.scale));
   PACELINE_JOB_SPEC(PUT)
   if (from.max_restarts.has_value()) to->set_max_restarts(*from.max_restarts);
   Fill(from.timers, to->mutable_timers());

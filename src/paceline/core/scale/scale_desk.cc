@@ -1,0 +1,157 @@
+#include "paceline/core/scale/scale_desk.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "paceline/base/text.h"
+
+namespace paceline::core {
+namespace {
+
+// Standard deviations of a normal distribution by the median of the absolute differences from its
+// median, and the standard error of the median of n by that.
+constexpr double kDeviations = 1.4826;
+constexpr double kOfMedian = 1.2533;
+
+double MedianOf(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
+}
+
+SizeSpeed SpeedOf(uint32_t nodes, const std::deque<double>& windows) {
+  const std::vector<double> times(windows.begin(), windows.end());
+  const double median = MedianOf(times);
+  std::vector<double> distances;
+  for (const double time : times) distances.push_back(std::abs(time - median));
+  const double deviation = kDeviations * MedianOf(distances);
+  const double count = static_cast<double>(times.size());
+  return {.nodes = nodes,
+          .step_seconds = median,
+          .error = kOfMedian * deviation / std::sqrt(count),
+          .windows = static_cast<uint32_t>(times.size())};
+}
+
+bool IsMeasured(const SizeSpeed& speed) { return speed.windows >= ScaleDesk::kWindowsLeast; }
+
+}  // namespace
+
+void ScaleDesk::Begin(Instant now, const JobState& state) {
+  const auto nodes = static_cast<uint32_t>(state.world->seats.size());
+  const bool is_resized = nodes_ != 0 && nodes != nodes_;
+  // After a failure the time until the next step is the failure's, and says nothing about a change.
+  const bool is_planned = is_resized && state.size.nodes == nodes && !state.incident.pending;
+  left_at_ = is_planned ? std::optional(std::max(heard_at_, state.size.at)) : std::nullopt;
+  if (left_at_.has_value() && *left_at_ > now) left_at_ = std::nullopt;
+  generation_ = state.world->generation;
+  nodes_ = nodes;
+  shares_batch_ = is_warm_ = false;
+  mark_ = std::nullopt;
+  windows_here_ = 0;
+}
+
+bool ScaleDesk::Take(Instant now, const JobState& state, const std::vector<RankSample>& samples) {
+  if (!state.world.has_value()) return false;
+  if (generation_ != state.world->generation) Begin(now, state);
+  bool has_ended = false;
+  for (const RankSample& sample : samples) {
+    if (sample.generation != generation_ || sample.rank.value() != 0) continue;
+    shares_batch_ = sample.shares_batch;
+    heard_at_ = now;
+    if (left_at_.has_value()) cost_ = now - *std::exchange(left_at_, std::nullopt);
+    if (!mark_.has_value() || sample.sums.steps < mark_->steps) {
+      mark_ = sample.sums;
+      continue;
+    }
+    const uint64_t steps = sample.sums.steps - mark_->steps;
+    const Duration whole = sample.sums.whole - mark_->whole;
+    if (steps < kWindowSteps || whole < kWindowTime) continue;
+    mark_ = sample.sums;
+    if (!std::exchange(is_warm_, true)) continue;
+    std::deque<double>& windows = windows_[nodes_];
+    windows.push_back(whole.ToSecondsF() / static_cast<double>(steps));
+    if (windows.size() > kWindowsMost) windows.pop_front();
+    ++windows_here_;
+    has_ended = true;
+  }
+  return has_ended;
+}
+
+std::vector<SizeSpeed> ScaleDesk::Curve() const {
+  std::vector<SizeSpeed> curve;
+  for (const auto& [nodes, windows] : windows_) curve.push_back(SpeedOf(nodes, windows));
+  return curve;
+}
+
+std::string ScaleDesk::Hindrance(const JobState& state, Instant now) const {
+  const JobSpec& spec = state.spec;
+  if (spec.scale == ScaleMode::kOff) return "[scale] mode is off";
+  if (state.phase != Phase::kRunning || !state.world.has_value()) return "the job does not train";
+  if (spec.nodes_min == spec.nodes_max) {
+    return "the job has a fixed number of nodes: give --nnodes MIN:MAX";
+  }
+  if (generation_ != state.world->generation || windows_here_ < kWindowsLeast) {
+    return Concat("the job is measured at its present size: ",
+                  std::to_string(generation_ == state.world->generation ? windows_here_ : 0),
+                  " of ", std::to_string(kWindowsLeast), " windows");
+  }
+  if (!state.slow.empty()) return "a host is slow, so that its time is not that of the size";
+  if (!shares_batch_) {
+    return "the script has no paceline ElasticLoader, so that the global batch, and with it the "
+           "training, may change with the size";
+  }
+  if (spec.scale == ScaleMode::kAdvise) return "[scale] mode is advise: `paceline scale --nodes N`";
+  const bool is_by_hand = state.size.nodes > 0 && !state.size.is_measured;
+  if (is_by_hand) return "the size was chosen by hand";
+  const Duration settle = 2 * cost_.value_or(kCostUnknown);
+  if (state.size.nodes > 0 && now - state.size.at < settle) return "the last change is too recent";
+  if (state.size.nodes > 0 && state.size.nodes != state.world->seats.size()) {
+    return "the job is on its way to " + Counted(state.size.nodes, "node");
+  }
+  return "";
+}
+
+SizeAdvice ScaleDesk::Advise(const JobState& state, const Facts& facts) const {
+  SizeAdvice advice{.choice = std::nullopt, .hindrance = Hindrance(state, facts.now)};
+  if (!state.world.has_value()) return advice;
+  std::vector<brain::SizeSample> samples;
+  for (const SizeSpeed& speed : Curve()) {
+    if (!IsMeasured(speed)) continue;
+    samples.push_back(
+        {.nodes = speed.nodes, .step_seconds = speed.step_seconds, .error = speed.error});
+  }
+  // The newest size first: the prior is made for it.
+  std::stable_partition(samples.begin(), samples.end(),
+                        [&](const brain::SizeSample& one) { return one.nodes == nodes_; });
+  const JobSpec& spec = state.spec;
+  brain::SizeQuestion question{
+      .sizes = brain::SizesBetween(spec.nodes_min, spec.nodes_max, spec.unit),
+      .now = static_cast<uint32_t>(state.world->seats.size()),
+      .efficiency_least = spec.efficiency_least,
+      .outlook = facts.now - facts.created_at,
+      .change_cost = cost_.value_or(kCostUnknown)};
+  const auto speed = brain::Throughput::Fit(samples);
+  if (!speed.has_value() || question.sizes.empty()) return advice;
+  if (facts.steps_left >= 0) {
+    const double left = static_cast<double>(facts.steps_left) * speed->curve().At(question.now);
+    const double bounded = std::min(left, brain::kOutlookMax.ToSecondsF());
+    question.outlook = Duration::Milliseconds(static_cast<int64_t>(bounded * 1000));
+  }
+  advice.choice = brain::ChooseSize(*speed, question);
+  return advice;
+}
+
+std::optional<SizeRequested> ScaleDesk::Due(const JobState& state, const Facts& facts) const {
+  if (state.spec.scale != ScaleMode::kAuto || !Hindrance(state, facts.now).empty()) {
+    return std::nullopt;
+  }
+  const SizeAdvice advice = Advise(state, facts);
+  if (!advice.choice.has_value()) return std::nullopt;
+  const brain::SizeChoice& choice = *advice.choice;
+  if (choice.nodes == state.world->seats.size()) return std::nullopt;
+  return SizeRequested{
+      .nodes = choice.nodes, .at_once = false, .why = choice.reason, .is_measured = true};
+}
+
+}  // namespace paceline::core

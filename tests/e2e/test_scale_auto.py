@@ -1,0 +1,78 @@
+"""The size of a job is measured while it trains, and changed where that costs no step."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from job import SCRIPTS, Job, JsonDict, eventually
+from test_commands import checked
+
+pytest.importorskip("torch", reason="the script trains with torch")
+
+FOUR = ["--standalone", "--local-nodes", "4", "--nproc-per-node", "1", "--nnodes", "1:4"]
+
+
+def start(job: Job, *flags: str, plain: bool = False) -> None:
+    """A step takes 0.08, 0.05, 0.05 and 0.055 s with one to four ranks: two are best."""
+    job.be_patient().start(
+        [*FOUR, *flags],
+        [str(SCRIPTS / "sized.py"), "--checkpoint", str(job.directory / "ckpt"),
+         "--out", str(job.directory), *(["--plain"] if plain else [])])
+
+
+def scale(job: Job) -> JsonDict:
+    return checked(job.command("scale", "--json", "--job", str(job.run_dir)).stdout)
+
+
+def end_well(job: Job) -> None:
+    (job.directory / "enough").touch()
+    assert job.wait() == 0, job.stderr
+
+
+def test_a_job_finds_its_size_and_loses_no_step(job: Job) -> None:
+    start(job, "--scale", "auto")
+    chosen = job.until_event("size_chosen")[0]
+    assert chosen["details"]["by_measurement"] == "true", chosen
+    # Every size that it went to was measured there before the next change. It ends where a fourth
+    # or third node is not worth it; on a busy machine it may be one node less.
+    eventually(lambda: (shown := scale(job))["hindrance"] is None
+               and shown["nodes"] == shown["best"] and shown["nodes"] <= 3,
+               "the job has the best size", job=job)
+    shown = scale(job)
+    assert shown["by_measurement"] is True
+    assert {point["nodes"] for point in shown["curve"]} >= {4, shown["nodes"]}
+    assert shown["nodes"] < 4
+    assert "efficiency_least" in shown["advice"]
+    end_well(job)
+    # The script asserts that each step was counted once in the weights.
+    worlds = job.events("world_formed")
+    assert len(worlds) >= 2
+    assert not job.events("rank_failed")
+
+
+def test_advice_changes_nothing_and_a_plain_loader_is_told(job: Job) -> None:
+    start(job, plain=True)
+    eventually(lambda: scale(job)["advice"], "something is advised", job=job)
+    shown = job.command("scale", "--job", str(job.run_dir))
+    assert "s a step" in shown.stdout, shown.stdout
+    assert "best: " in shown.stdout
+    assert "ElasticLoader" in scale(job)["hindrance"]
+    end_well(job)
+    assert not job.events("size_chosen")
+    assert len(job.events("world_formed")) == 1
+
+
+@pytest.mark.parametrize("value", ["0", "1.5", "nan", "-1", "much"])
+def test_an_efficiency_that_is_none_is_refused(job: Job, value: str) -> None:
+    job.env["PACELINE_SCALE_EFFICIENCY_LEAST"] = value
+    start(job)
+    assert job.wait() == 2, job.stderr
+    assert "scale.efficiency_least" in job.stderr, job.stderr
+
+
+def test_auto_needs_growth(job: Job) -> None:
+    start(job, "--scale", "auto", "--grow", "never")
+    assert job.wait() == 2
+    assert "--grow never" in job.stderr, job.stderr
+    assert not json.loads(job.command("events", "--json").stdout or "null")
