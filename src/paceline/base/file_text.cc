@@ -41,10 +41,14 @@ absl::Status WriteAll(int fd, std::string_view text, const std::string& path) {
   return absl::OkStatus();
 }
 
+std::string FolderOf(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash + 1);
+}
+
 // Makes the names in the folder of `path` durable.
 absl::Status SyncFolderOf(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  const std::string folder = slash == std::string::npos ? "." : path.substr(0, slash + 1);
+  const std::string folder = FolderOf(path);
   const Fd fd(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot open ", folder));
   // Some file systems cannot sync a folder, and answer EINVAL. There is nothing more to do there.
@@ -78,6 +82,16 @@ absl::Status Replace(const std::string& path, std::string_view text, mode_t mode
 std::string ReadText(const std::string& path, size_t bytes_max) {
   const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   return fd.is_open() ? ReadFrom(fd.get(), 0, bytes_max) : std::string();
+}
+
+std::string ReadOwnText(const std::string& path, size_t bytes_max) {
+  const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
+  struct stat file {};
+  struct stat folder {};
+  if (!fd.is_open() || ::fstat(fd.get(), &file) != 0 || !S_ISREG(file.st_mode)) return "";
+  const bool is_own = file.st_uid == ::geteuid() || (::stat(FolderOf(path).c_str(), &folder) == 0 &&
+                                                     file.st_uid == folder.st_uid);
+  return is_own ? ReadFrom(fd.get(), 0, bytes_max) : "";
 }
 
 std::string ReadTail(const std::string& path, size_t bytes_max) {

@@ -15,6 +15,11 @@ namespace paceline {
 // At most `bytes_max` bytes from the start; "" if the file cannot be read.
 std::string ReadText(const std::string& path, size_t bytes_max);
 
+// The same, of a file that is no link, and belongs to the caller or to the owner of its folder. For
+// secrets in a directory that somebody else may have made: a link there could name a file that only
+// the caller may read.
+std::string ReadOwnText(const std::string& path, size_t bytes_max);
+
 // At most `bytes_max` bytes from the end.
 std::string ReadTail(const std::string& path, size_t bytes_max);
 

@@ -27,6 +27,20 @@ TEST(FileTextTest, ADurableFileIsReplacedWholeAndOnlyForItsOwner) {
   EXPECT_EQ(FilesIn(dir.path()), 1u);
 }
 
+TEST(FileTextTest, AnOwnFileIsNoLinkAndNoPipe) {
+  const TestDir dir;
+  const std::string path = dir.path() + "/token";
+  ASSERT_TRUE(ReplaceFile(path, "secret", 0600).ok());
+  EXPECT_EQ(ReadOwnText(path, 100), "secret");
+  EXPECT_EQ(ReadOwnText(path, 3), "sec");
+  std::filesystem::create_symlink(path, dir.path() + "/link");
+  EXPECT_EQ(ReadText(dir.path() + "/link", 100), "secret");
+  EXPECT_EQ(ReadOwnText(dir.path() + "/link", 100), "");
+  ASSERT_EQ(::mkfifo((dir.path() + "/pipe").c_str(), 0600), 0);
+  EXPECT_EQ(ReadOwnText(dir.path() + "/pipe", 100), "");
+  EXPECT_EQ(ReadOwnText(dir.path() + "/none", 100), "");
+}
+
 TEST(FileTextTest, AFailedReplacementLeavesNothing) {
   const TestDir dir;
   const std::string path = dir.path() + "/folder";

@@ -27,7 +27,8 @@ constexpr std::string_view kRingPrefix = "rank-";
 class Bytes {
  public:
   Bytes(const std::string& path, size_t size) : words_(size / sizeof(uint64_t)) {
-    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    // O_NONBLOCK: a pipe in the place of a ring would stop the agent.
+    const Fd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     size_t done = 0;
     auto* to = reinterpret_cast<char*>(words_.data());
     while (fd.is_open() && done < size) {

@@ -198,12 +198,12 @@ Result<wire::ControlClientOptions> ControlOptions(const JobPlace& place, Duratio
                    .fix = "see " + place.run_dir + "/logs/master.log"};
   }
   const std::string path = place.run_dir + "/token";
-  const std::string token(Trimmed(ReadText(path, kTokenBytesMax)));
+  const std::string token(Trimmed(ReadOwnText(path, kTokenBytesMax)));
   if (!wire::IsToken(token)) {
     return Problem{.code = "PL-E102",
                    .what = "the job's token cannot be read",
                    .where = path,
-                   .why = "it is missing, damaged or not yours",
+                   .why = "it is missing, damaged, a link, or not yours",
                    .fix = "run the command as the user who started the job"};
   }
   wire::ControlClientOptions options{

@@ -80,7 +80,7 @@ int KeepReport(const std::string& text, Invocation& invocation) {
     out.FileBytes(text);
     return kExitDone;
   }
-  const absl::Status written = ReplaceFile(path, text, 0644);
+  const absl::Status written = ReplaceFile(path, text, 0600);
   if (!written.ok()) return out.Fail(NotWritten(path, written));
   out.Say(Concat("wrote ", Visible(path), " (", text.size() / 1024 + 1, " KiB)",
                  out.is_json() ? "" : "; it opens in any browser, without a network"));

@@ -22,10 +22,15 @@ namespace {
 constexpr size_t kReadBytesMax = 4 << 20;
 constexpr size_t kDirectoryEntriesMax = 100'000;
 
-std::vector<std::string> Entries(const std::string& path) {
+// `follow` is O_NOFOLLOW below the root of the logs: in a directory that somebody else made, a link
+// could name what only the reader may read.
+std::vector<std::string> Entries(const std::string& path, int follow = O_NOFOLLOW) {
   std::vector<std::string> names;
-  const std::unique_ptr<DIR, int (*)(DIR*)> directory(opendir(path.c_str()), closedir);
+  Fd fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC | follow));
+  if (!fd.is_open()) return names;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(fdopendir(fd.get()), closedir);
   if (directory == nullptr) return names;
+  fd.Release();  // the directory closes it
   while (const dirent* entry = readdir(directory.get())) {
     if (entry->d_name[0] != '.' && names.size() < kDirectoryEntriesMax) {
       names.emplace_back(entry->d_name);
@@ -62,7 +67,7 @@ void AddGeneration(const std::string& folder, const LogFile& origin, const LogSe
 
 std::string ReadRange(const std::string& path, uint64_t offset, size_t bytes_max) {
   std::string bytes;
-  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW));
   if (!file.is_open()) return bytes;
   bytes.resize(bytes_max);
   size_t size = 0;
@@ -92,7 +97,7 @@ std::string LogRoot(const std::string& run_dir) {
 
 std::vector<LogFile> FindLogFiles(const std::string& root, const LogSelection& selection) {
   std::vector<LogFile> files;
-  for (const std::string& node : Entries(root)) {
+  for (const std::string& node : Entries(root, 0)) {
     if (!selection.node.empty() && node != selection.node) continue;
     for (const std::string& folder : Entries(root + "/" + node)) {
       const auto generation =
@@ -142,7 +147,9 @@ LogText ReadNewLines(const std::string& path, uint64_t offset) {
 
 uint64_t SizeOf(const std::string& path) {
   struct stat status {};
-  return stat(path.c_str(), &status) == 0 ? static_cast<uint64_t>(status.st_size) : 0;
+  return lstat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode)
+             ? static_cast<uint64_t>(status.st_size)
+             : 0;
 }
 
 }  // namespace paceline::cli

@@ -1,5 +1,7 @@
 #include "paceline/cli/show/log_files.h"
 
+#include <filesystem>
+
 #include "gtest/gtest.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/test_dir.h"
@@ -44,6 +46,25 @@ TEST_F(LogFiles, FindsTheNewestWorldOfAllNodes) {
   EXPECT_EQ(Names({.rank = 0, .generation = 1}), (Paths{"node0/g1/rank0.out"}));
   EXPECT_EQ(Names({.rank = 0, .is_newest_only = false}),
             (Paths{"node0/g1/rank0.out", "node0/g2/rank0.out"}));
+}
+
+TEST_F(LogFiles, OnlyTheRootMayBeALink) {
+  namespace fs = std::filesystem;
+  const TestDir other;
+  ASSERT_TRUE(ReplaceFile(other.path() + "/rank3.out", "secret\n", 0600).ok());
+  Write("node0/g1/rank0.out", "told\n");
+  fs::create_symlink(other.path() + "/rank3.out", root_ + "/node0/g1/rank1.out");
+  fs::create_directory_symlink(other.path(), root_ + "/node0/g2");
+  fs::create_directory_symlink(root_ + "/node0", root_ + "/node1");
+  fs::create_directory_symlink(root_, other.path() + "/logs");
+  const std::vector<LogFile> files =
+      FindLogFiles(other.path() + "/logs", {.is_newest_only = false});
+  std::string told;
+  for (const LogFile& file : files) {
+    for (const std::string& line : ReadLastLines(file.path, 10).lines) told += line;
+  }
+  EXPECT_EQ(told, "told");
+  EXPECT_EQ(SizeOf(root_ + "/node0/g1/rank1.out"), 0u);
 }
 
 TEST_F(LogFiles, NewLinesAreToldWhole) {

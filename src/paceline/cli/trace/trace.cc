@@ -86,7 +86,7 @@ int RunTrace(Invocation& invocation) {
   input.from = input.now - last;
   const JobTrace trace = MakeJobTrace(input);
   const std::string path = invocation.line.Text("file", "job.pftrace");
-  const absl::Status written = ReplaceFile(path, trace.bytes, 0644);
+  const absl::Status written = ReplaceFile(path, trace.bytes, 0600);
   if (!written.ok()) {
     return out.Fail({.code = "PL-E016",
                      .what = "the trace was not written",

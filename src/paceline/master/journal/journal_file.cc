@@ -108,6 +108,12 @@ void KeptRoom::Keep() {
 absl::StatusOr<Database> OpenToRead(const std::string& asked) {
   sqlite3* raw = nullptr;
   const std::string path = InRealFolder(asked);
+  // SQLite would wait for ever for the other end of a pipe.
+  for (const char* suffix : {"", "-wal", "-shm"}) {
+    struct stat found {};
+    if (::lstat(Concat(path, suffix).c_str(), &found) != 0 || S_ISREG(found.st_mode)) continue;
+    return absl::UnavailableError(Concat(path, suffix, ": is no regular file"));
+  }
   const int result =
       sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOFOLLOW, nullptr);
   Database db(raw);

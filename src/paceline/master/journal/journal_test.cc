@@ -165,6 +165,11 @@ TEST_F(JournalTest, TheFolderMayBeALinkAndTheFileMayNot) {
   EXPECT_FALSE(Journal::Open({.path = dir_ / "other.db"}, &records).ok());
 }
 
+TEST_F(JournalTest, APipeInItsPlaceIsRefused) {
+  ASSERT_EQ(::mkfifo((dir_ / "pipe.db").c_str(), 0600), 0);
+  EXPECT_EQ(ReadJournal(dir_ / "pipe.db").status().code(), absl::StatusCode::kUnavailable);
+}
+
 TEST_F(JournalTest, PagesAreReadWhileItIsWritten) {
   std::vector<core::Record> records;
   Answers answers;

@@ -11,6 +11,7 @@
 #include "event2/buffer.h"
 #include "event2/event.h"
 #include "event2/http.h"
+#include "event2/listener.h"
 #include "event2/thread.h"
 #include "paceline/base/fd.h"
 #include "paceline/base/host_text.h"
@@ -28,6 +29,11 @@ constexpr int kHeaderBytesMax = 8 * 1024;
 constexpr int kBodyBytesMax = 1024;
 constexpr int kSecondsMax = 10;  // to send a request, and to read an answer
 constexpr size_t kPendingMax = 64;
+// More connections in one turn wait in the kernel. Whoever has proved nothing keeps a connection
+// for one request, and a silent one for kSecondsMax at most, so this also bounds how many there
+// are.
+constexpr int kConnectionsATurn = 25;
+constexpr timeval kTurn{0, 100'000};  // seconds, microseconds
 
 // Tasks from other threads. Owners: the service, and each reply not yet called.
 struct Tasks {
@@ -79,6 +85,11 @@ void SendAnswer(evhttp_request* request, const HttpAnswer& answer) {
   evbuffer_free(body);
 }
 
+// The connection serves no other request.
+void EndAfterAnswer(evhttp_request* request) {
+  evhttp_add_header(evhttp_request_get_output_headers(request), "Connection", "close");
+}
+
 absl::Status CannotListen(int port, int error) {
   const std::string address = Bracketed(LoopbackHost()) + ":" + std::to_string(port);
   return ToStatus(
@@ -115,10 +126,13 @@ class HttpServer::Service {
     Fd listener = ListenOnLoopback(options_.port);
     if (!listener.is_open()) return CannotListen(options_.port, errno);
     port_ = BoundPort(listener.get());
-    if (evhttp_accept_socket(http_, listener.get()) != 0) {
-      return CannotListen(options_.port, EINVAL);
-    }
+    evhttp_bound_socket* bound = evhttp_accept_socket_with_handle(http_, listener.get());
+    if (bound == nullptr) return CannotListen(options_.port, EINVAL);
     listener.Release();  // libevent closes it
+    listener_ = evhttp_bound_socket_get_listener(bound);
+    turn_ = evtimer_new(base_, &Service::OnTurn, this);
+    evconnlistener_set_error_cb(listener_, &Service::OnAcceptFailed);
+    evhttp_set_bevcb(http_, &Service::OnConnection, this);
     thread_ = std::thread([this] { event_base_dispatch(base_); });
     return absl::OkStatus();
   }
@@ -136,6 +150,7 @@ class HttpServer::Service {
     is_ending_ = true;
     event_free(stop_);
     event_free(beat_);
+    if (turn_ != nullptr) event_free(turn_);
     evhttp_free(http_);
     event_base_free(base_);
   }
@@ -153,6 +168,21 @@ class HttpServer::Service {
     static_cast<Service*>(self)->Answer(request);
   }
   static void OnTasks(int, short, void* self) { static_cast<Service*>(self)->RunTasks(); }
+  static void OnTurn(int, short, void* self) {
+    auto* service = static_cast<Service*>(self);
+    service->accepted_ = 0;
+    evconnlistener_enable(service->listener_);
+  }
+  // Called for each new connection; libevent makes the buffer itself.
+  static bufferevent* OnConnection(event_base*, void* self) {
+    auto* service = static_cast<Service*>(self);
+    if (service->accepted_++ == 0) event_add(service->turn_, &kTurn);
+    if (service->accepted_ >= kConnectionsATurn) evconnlistener_disable(service->listener_);
+    return nullptr;
+  }
+  // There are no descriptors left, so that to accept again at once would be a busy loop: the next
+  // beat does.
+  static void OnAcceptFailed(evconnlistener* listener, void*) { evconnlistener_disable(listener); }
   static void OnBeat(int, short, void* self) { static_cast<Service*>(self)->Beat(); }
   static void OnClose(evhttp_connection* connection, void* self) {
     static_cast<Service*>(self)->Closed(connection);
@@ -161,10 +191,13 @@ class HttpServer::Service {
   // The checks come before anything about the job is answered.
   void Answer(evhttp_request* request) {
     if (!IsThisHost(HeaderOf(request, "Host"))) {
+      EndAfterAnswer(request);
       SendAnswer(request, {.code = 403, .text = "this host name is not served\n"});
       return;
     }
     const bool is_post = evhttp_request_get_command(request) == EVHTTP_REQ_POST;
+    const bool is_proven = IsAllowed(HttpAccess::kReader, HeaderOf(request, "Authorization"));
+    if (!is_proven) EndAfterAnswer(request);
     const std::string path = evhttp_request_get_uri(request);
     const HttpRoute* route = nullptr;
     for (const HttpRoute& one : options_.routes) {
@@ -256,6 +289,7 @@ class HttpServer::Service {
   void Beat() {
     Broadcast(":\n\n");
     TellBeat();
+    evconnlistener_enable(listener_);
   }
 
   void TellBeat() const {
@@ -268,6 +302,9 @@ class HttpServer::Service {
   evhttp* http_ = nullptr;
   event* stop_ = nullptr;
   event* beat_ = nullptr;
+  event* turn_ = nullptr;
+  evconnlistener* listener_ = nullptr;  // of http_
+  int accepted_ = 0;                    // in this turn
   int port_ = 0;
   bool is_ending_ = false;
   uint64_t last_id_ = 0;

@@ -1,6 +1,7 @@
 #include "paceline/master/report/http.h"
 
 #include <arpa/inet.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -187,6 +188,54 @@ TEST_F(HttpTest, FuzzRequests) {
   }
   Exchange("GET /metrics HTTP/1.1\r\nX: " + std::string(100'000, 'x') + "\r\n\r\n");
   EXPECT_TRUE(Get("/metrics", "localhost", token_).starts_with("HTTP/1.1 200"));
+}
+
+TEST_F(HttpTest, WhoProvesNothingIsServedOnce) {
+  const std::string twice = "GET / HTTP/1.1\r\nHost: localhost\r\n";
+  const std::string proof = "Authorization: Bearer " + token_ + "\r\n";
+  const auto count = [&](const std::string& bytes) {
+    const Fd fd = Sent(bytes);
+    std::string answers = ReadTo(fd.get(), "answer to /");
+    // The second one is sent when the first has come, as a client that keeps a connection does.
+    send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    answers += ReadTo(fd.get(), "answer to /");
+    size_t found = 0;
+    for (size_t at = 0; (at = answers.find("answer to /", at)) != std::string::npos; ++at) ++found;
+    return found;
+  };
+  EXPECT_EQ(count(twice + "\r\n"), 1u);
+  EXPECT_EQ(count(twice + proof + "\r\n"), 2u);
+}
+
+TEST_F(HttpTest, ManyConnectionsAtOnceAreServedOneAfterTheOther) {
+  std::vector<Fd> connections;
+  for (int i = 0; i < 100; ++i) {
+    connections.push_back(Sent("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"));
+  }
+  for (const Fd& one : connections) {
+    EXPECT_NE(ReadTo(one.get(), "answer to /").find("HTTP/1.1 200"), std::string::npos);
+  }
+}
+
+TEST_F(HttpTest, WithoutDescriptorsItWaitsAndGoesOn) {
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const Fd client = Sent("GET /");  // accepted, or about to be
+  EXPECT_NE(Get("/", "localhost", token_), "");
+  // None is left for the server to accept with; this connection has its own.
+  const Fd waiting(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const rlimit none{.rlim_cur = 3, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(static_cast<uint16_t>(server_->port()));
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  ASSERT_EQ(connect(waiting.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the server meets the limit
+  setrlimit(RLIMIT_NOFILE, &before);
+  const std::string request = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+  send(waiting.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  EXPECT_NE(ReadTo(waiting.get(), "answer to /").find("HTTP/1.1 200"), std::string::npos);
 }
 
 TEST_F(HttpTest, ALateAnswerIsDropped) {
