@@ -39,7 +39,7 @@ void PrintClasses(Output& out, const core::GoodputReport& report) {
 void PrintIncidents(Output& out, const TimeAccount& account) {
   const auto& incidents = account.report.incidents;
   if (incidents.empty()) {
-    out.DataLine("No world of this job has ended before its time.");
+    out.DataLine("No world of this job has ended before its time, and no hang was named.");
     return;
   }
   out.DataLine(Concat("Costliest of ", Counted(incidents.size(), "incident"), ":"));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 #include <variant>
 
 namespace paceline::core {
@@ -21,7 +22,7 @@ double Part(double part, double whole) {
 
 bool IsDearer(const IncidentCost& a, const IncidentCost& b) {
   if (a.slot_seconds != b.slot_seconds) return a.slot_seconds > b.slot_seconds;
-  return a.world_ended < b.world_ended;
+  return std::pair(a.world_ended, a.cause) < std::pair(b.world_ended, b.cause);
 }
 
 }  // namespace
@@ -72,13 +73,14 @@ struct GoodputLedger::Visitor {
     if (!fact.end_follows || !trains) return;
     ledger.MoveHere(record.at - fact.quiet_for, TimeClass::kHang);
     ledger.stage_after_hang_ = stage;
+    ledger.hang_ = record.seq;
     ledger.stage_ = TimeClass::kHang;  // not Enter(), because the steps before may still be lost
   }
 
   void operator()(const HangEnded&) const {
     if (ledger.stage_ != TimeClass::kHang) return;
+    ledger.EndHang();
     ledger.stage_ = ledger.stage_after_hang_;
-    ledger.unclaimed_ = 0;
     if (ledger.has_progressed_) ledger.CloseIncident();
   }
 
@@ -165,7 +167,10 @@ struct GoodputLedger::Visitor {
     if (ledger.stage_ == TimeClass::kDecision) ledger.Enter(TimeClass::kWaiting);
   }
 
-  void operator()(const StopDecided&) const { ledger.Enter(TimeClass::kStopping); }
+  void operator()(const StopDecided&) const {
+    ledger.EndHang();
+    ledger.Enter(TimeClass::kStopping);
+  }
 
   void operator()(const JobFinished& fact) const {
     if (ledger.running_) {
@@ -179,6 +184,7 @@ struct GoodputLedger::Visitor {
       if (reached > 0) ledger.former_ = {.reached = reached, .training = {}};
     }
     ledger.step_max_ = std::max(ledger.step_max_, fact.step);
+    ledger.EndHang();
     ledger.CloseIncident();  // the nodes stay: if the job is resumed, they do not join anew
     ledger.Enter(TimeClass::kStopping);
     ledger.is_over_ = true;
@@ -299,25 +305,51 @@ void GoodputLedger::CloseIncident() {
   unclaimed_ = 0;
   if (!open_) return;
   open_->is_over = true;
-  incidents_.push_back(*open_);
+  Keep(*open_);
   open_.reset();
+}
+
+std::optional<IncidentCost> GoodputLedger::OwnHang(double slot_seconds) const {
+  if (stage_ != TimeClass::kHang || open_.has_value()) return std::nullopt;
+  return IncidentCost{.world_ended = {}, .cause = hang_, .slot_seconds = slot_seconds};
+}
+
+void GoodputLedger::EndHang() {
+  std::optional<IncidentCost> hang = OwnHang(unclaimed_);
+  if (!hang.has_value()) return;
+  unclaimed_ = 0;
+  hang->is_over = true;
+  Keep(*hang);
+}
+
+void GoodputLedger::Keep(const IncidentCost& incident) {
+  incidents_.push_back(incident);
   if (incidents_.size() <= kIncidentsMax) return;
   incidents_.erase(std::max_element(incidents_.begin(), incidents_.end(), IsDearer));
 }
 
+// Cheap at any number of records: adds the time since the last one to a copy of the sums.
 GoodputReport GoodputLedger::At(Instant now) const {
-  GoodputLedger copy = *this;
-  copy.Advance(std::max(now, last_));
-  GoodputReport report{.slot_seconds = copy.sums_,
-                       .steps_executed = copy.steps_executed_,
-                       .steps_redone = copy.steps_redone_,
-                       .incidents = std::move(copy.incidents_)};
-  if (copy.open_) report.incidents.push_back(*copy.open_);
+  GoodputReport report{.slot_seconds = sums_,
+                       .steps_executed = steps_executed_,
+                       .steps_redone = steps_redone_,
+                       .incidents = incidents_};
+  const bool runs = last_ != Instant() && !is_over_;
+  const double seconds = runs ? std::max(Duration(), now - last_).ToSecondsF() : 0;
+  const Slots slots = CountSlots();
+  const double passed = slots.seated * seconds;
+  report.slot_seconds[Index(stage_)] += passed;
+  report.slot_seconds[Index(TimeClass::kSpare)] += slots.other * seconds;
+  if (open_) {
+    report.incidents.push_back(*open_);
+    if (stage_ != TimeClass::kProductive) report.incidents.back().slot_seconds += passed;
+  }
+  if (const auto hang = OwnHang(unclaimed_ + passed)) report.incidents.push_back(*hang);
   std::sort(report.incidents.begin(), report.incidents.end(), IsDearer);
   if (!has_world_) return report;
   const double seated = report.allocated() - report.Of(TimeClass::kSpare) - before_world_;
   report.runtime = Part(report.Of(TimeClass::kProductive), seated);
-  report.scheduling = Part(seated, copy.wanted_);
+  report.scheduling = Part(seated, wanted_ + wanted_slots_ * seconds);
   return report;
 }
 

@@ -27,12 +27,13 @@
 
 namespace paceline::core {
 
-// The end of a world and what it cost until the next world had made up for it.
+// The end of a world and what it cost until the next world had made up for it, or a hang that ended
+// no world. A hang that ends its world is a part of that incident, as is one in repeated steps.
 struct IncidentCost {
-  RecordSeq world_ended;
-  RecordSeq cause;          // the first cause of the record; 0: none
-  double slot_seconds = 0;  // all classes but productive and spare
-  bool is_over = false;     // the next world makes new steps
+  RecordSeq world_ended;    // 0: a hang
+  RecordSeq cause;          // the first cause of the record, or the hang's HangJudged; 0: none
+  double slot_seconds = 0;  // all classes but productive and spare; of a hang, its own time
+  bool is_over = false;     // the next world makes new steps, or the hang has ended
 };
 
 struct GoodputReport {
@@ -118,6 +119,11 @@ class GoodputLedger {
   // The steps of the training world count, too. Returns its last step; 0: not known.
   int64_t CountSteps(int64_t step, int64_t count);
   void CloseIncident();
+  // The hang that lasts, as an incident of its own; none: there is none, or it is a part of another
+  // incident. The second value is the hang's time.
+  std::optional<IncidentCost> OwnHang(double slot_seconds) const;
+  void EndHang();
+  void Keep(const IncidentCost& incident);
   struct Slots {
     double seated = 0;
     double other = 0;
@@ -137,6 +143,7 @@ class GoodputLedger {
   bool has_progressed_ = false;            // the newest world has made a new highest step
   bool has_failed_ = false;                // a part of the world that trains
   TimeClass stage_after_hang_ = TimeClass::kProductive;  // meaningful in a hang
+  RecordSeq hang_;                                       // its HangJudged; the same
   Instant silent_since_ = Instant::Max();  // a lost node of the world that trains; Max: none
   Instant dead_since_ = Instant::Max();    // a rank of it, dead or hung; Max: not known
   Instant last_;

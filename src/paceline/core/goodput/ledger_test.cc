@@ -215,7 +215,38 @@ TEST_F(GoodputLedgerTest, ANamedHangIsNotProductiveUntilItEnds) {
   const GoodputReport report = Report(50);
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kHang), 4 * 20);
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 20);
-  EXPECT_TRUE(report.incidents.empty());
+}
+
+TEST_F(GoodputLedgerTest, AHangThatEndsByItselfIsAnIncidentWithItsTimeAndItsRecord) {
+  Train();
+  Fold(30, Told(Duration::Seconds(10)));
+  const RecordSeq told(seq_);
+  const GoodputReport lasting = Report(35);
+  ASSERT_EQ(lasting.incidents.size(), 1u);
+  EXPECT_EQ(lasting.incidents[0].cause, told);
+  EXPECT_EQ(lasting.incidents[0].world_ended, RecordSeq());
+  EXPECT_DOUBLE_EQ(lasting.incidents[0].slot_seconds, 4 * 15);
+  EXPECT_FALSE(lasting.incidents[0].is_over);
+  Fold(32, Told(Duration::Seconds(12)));  // the same hang, judged again
+  Fold(40, HangEnded{});
+  Fold(60, RankFailed{});
+  Fold(60, WorldEnded{.step_count = 60});
+  const GoodputReport report = Report(70);
+  ASSERT_EQ(report.incidents.size(), 2u);
+  EXPECT_EQ(report.incidents[0].cause, told);
+  EXPECT_DOUBLE_EQ(report.incidents[0].slot_seconds, 4 * 20);
+  EXPECT_TRUE(report.incidents[0].is_over);
+  EXPECT_DOUBLE_EQ(report.incidents[1].slot_seconds, 4 * 10);  // the later failure's own
+}
+
+TEST_F(GoodputLedgerTest, AStopEndsAHang) {
+  Train();
+  Fold(30, Told(Duration::Seconds(10)));
+  Fold(36, StopDecided{});
+  const GoodputReport report = Report(50);
+  ASSERT_EQ(report.incidents.size(), 1u);
+  EXPECT_DOUBLE_EQ(report.incidents[0].slot_seconds, 4 * 16);
+  EXPECT_TRUE(report.incidents[0].is_over);
 }
 
 TEST_F(GoodputLedgerTest, AHangThatEndsItsWorldIsAPartOfTheIncident) {
