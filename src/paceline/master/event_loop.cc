@@ -146,13 +146,14 @@ void EventLoop::HearOfLeases() {
 
 void EventLoop::TellSummary(Instant now) {
   if (!executor_.HasOperator() || now < summary_.next_at()) return;
-  const std::optional<wire::Summary> summary = summary_.Take(now, Status(), job_.state());
+  const std::optional<wire::Summary> summary =
+      summary_.Take(now, Brief(), counts_.Of(job_), job_.state());
   if (summary.has_value()) executor_.Tell(*summary);
 }
 
 std::string EventLoop::EndHistory() {
   const wire::JobStatus status = Status();
-  const auto summary = summary_.Take(clock_.Now(), status, job_.state());
+  const auto summary = summary_.Take(clock_.Now(), status, counts_.Of(job_), job_.state());
   if (summary.has_value()) executor_.Tell(*summary);
   return wire::EncodeHistory({status, last_events_.Rows(names_)});
 }
@@ -192,6 +193,10 @@ void EventLoop::Handle(const MasterEvent& event) {
     handlers(*metrics);
   } else if (const auto* pulse = std::get_if<PulseAsked>(&event)) {
     handlers(*pulse);
+  } else if (const auto* brief = std::get_if<BriefAsked>(&event)) {
+    handlers(*brief);
+  } else if (const auto* heat = std::get_if<HeatAsked>(&event)) {
+    handlers(*heat);
   } else {
     handlers(std::get<HealthAsked>(event));
   }
@@ -213,6 +218,7 @@ void EventLoop::Fold(const core::Record& record) {
 void EventLoop::Step(const core::Event& event) {
   const Instant now = clock_.Now();
   core::Actions actions = job_.Step(now, event);
+  counts_.Note(job_, event, !actions.records.empty());
   pace_.Note(now, {.generation = job_.state().generation,
                    .step = job_.world_step(),
                    .step_count = job_.step_count()});
@@ -238,19 +244,31 @@ void EventLoop::Step(const core::Event& event) {
   for (core::Effect& effect : actions.effects) executor_.Add(after, std::move(effect));
 }
 
+HostView EventLoop::View(Instant now) const {
+  return {.pid = getpid(),
+          .goodput = goodput_.At(now).runtime,
+          .steps_per_second = pace_.PerSecond(now),
+          .since_step = pace_.SinceLast(now),
+          .is_still = pace_.IsStill(now),
+          .created_at = created_at_,
+          .journal = journal_state_,
+          .durable = executor_.durable(),
+          .pending_nodes = &pending_nodes_,
+          .scale_desk = &scale_desk_};
+}
+
 wire::JobStatus EventLoop::Status() const {
   const Instant now = clock_.Now();
-  wire::JobStatus status = MakeJobStatus(job_, now,
-                                         {.pid = getpid(),
-                                          .goodput = goodput_.At(now).runtime,
-                                          .steps_per_second = pace_.PerSecond(now),
-                                          .since_step = pace_.SinceLast(now),
-                                          .is_still = pace_.IsStill(now),
-                                          .created_at = created_at_,
-                                          .journal = journal_state_,
-                                          .durable = executor_.durable(),
-                                          .pending_nodes = &pending_nodes_,
-                                          .scale_desk = &scale_desk_});
+  return BeforeTheJob(MakeJobStatus(job_, now, View(now)));
+}
+
+wire::JobStatus EventLoop::Brief() const {
+  const Instant now = clock_.Now();
+  return BeforeTheJob(MakeJobBrief(job_, now, View(now)));
+}
+
+// Until a master of a new term has the job's history, it says what it waits for.
+wire::JobStatus EventLoop::BeforeTheJob(wire::JobStatus status) const {
   if (!successor_.has_value()) return status;
   status.job_id = submitted_.job_id;
   status.name = submitted_.name;
@@ -259,8 +277,9 @@ wire::JobStatus EventLoop::Status() const {
   return status;
 }
 
-MetricSource EventLoop::Metrics() const {
-  MetricSource source{.status = Status(),
+MetricSource EventLoop::Metrics() {
+  MetricSource source{.status = Brief(),
+                      .counts = counts_.Of(job_),
                       .counters = counters_,
                       .goodput = goodput_.At(clock_.Now()),
                       .last_step_at = last_step_at_,

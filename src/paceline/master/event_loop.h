@@ -21,7 +21,9 @@
 #include "paceline/master/journal/journal.h"
 #include "paceline/master/leases/lease_host.h"
 #include "paceline/master/notify/notice_desk.h"
+#include "paceline/master/page/heat_desk.h"
 #include "paceline/master/report/event_row.h"
+#include "paceline/master/report/job_counts.h"
 #include "paceline/master/report/last_events.h"
 #include "paceline/master/report/metrics.h"
 #include "paceline/master/report/status.h"
@@ -91,8 +93,13 @@ class EventLoop {
   void HearOfLeases();
   bool IsOver(Instant now);
   Instant EndOfGoodbye() const;  // after the job's end
+  // Everything, for GetStatus alone: the work grows with the number of ranks.
   wire::JobStatus Status() const;
-  MetricSource Metrics() const;
+  // MakeJobBrief, for what is asked again and again.
+  wire::JobStatus Brief() const;
+  wire::JobStatus BeforeTheJob(wire::JobStatus status) const;
+  HostView View(Instant now) const;
+  MetricSource Metrics();
   void TellSummary(Instant now);
   std::string EndHistory();  // tells operators the last summary, too
 
@@ -112,6 +119,7 @@ class EventLoop {
   StackDesk stack_desk_;
   core::PaceDesk pace_desk_;
   core::ScaleDesk scale_desk_;
+  HeatDesk heat_;
   NodeNames names_;
   core::GoodputLedger goodput_;
   StepPace pace_;
@@ -122,6 +130,7 @@ class EventLoop {
   Instant created_at_;
   std::map<wire::WatchId, Watcher> watchers_;
   std::map<ConnectionId, std::string> registered_;  // known connections, with the node's name
+  JobCounts counts_;
   SummaryTeller summary_;
   LastEvents last_events_;
   NoticeDesk notices_;

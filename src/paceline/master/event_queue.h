@@ -26,8 +26,16 @@ struct HealthAsked {
 struct PulseAsked {
   std::function<void(std::string)> reply;  // with one line of JSON; on the loop's thread
 };
-using MasterEvent =
-    std::variant<wire::ServerEvent, JournalEvent, MetricsAsked, HealthAsked, PulseAsked>;
+// For the page: the status without nodes and ranks, which it does not show.
+struct BriefAsked {
+  std::function<void(wire::JobStatus)> reply;
+};
+struct HeatAsked {
+  uint64_t known = 0;                      // the version that the reader has; 0: none
+  std::function<void(std::string)> reply;  // docs/formats/heat.md; on the loop's thread
+};
+using MasterEvent = std::variant<wire::ServerEvent, JournalEvent, MetricsAsked, HealthAsked,
+                                 PulseAsked, BriefAsked, HeatAsked>;
 
 // The feed of the job's page, among the watchers of events.
 inline constexpr wire::WatchId kPageWatch{UINT64_MAX};

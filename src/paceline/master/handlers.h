@@ -16,6 +16,8 @@ struct Handlers {
   void operator()(const MetricsAsked& asked) const;
   void operator()(const HealthAsked& asked) const;
   void operator()(const PulseAsked& asked) const;
+  void operator()(const BriefAsked& asked) const;
+  void operator()(const HeatAsked& asked) const;
   void operator()(const wire::PageAsked& asked) const;
   void operator()(const wire::StacksAsked& asked) const;
   void operator()(const wire::StopAsked& asked) const;

@@ -45,6 +45,7 @@ void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) con
                                .ranks = message.ranks,
                                .awaits_starter = message.awaits_starter});
   if (message.samples.empty()) return;
+  loop.heat_.Take(loop.clock_.Now(), loop.job_.state(), *node, message.samples);
   const auto judged = loop.pace_desk_.Take(loop.job_.state(), *node, message.samples);
   if (judged.has_value()) loop.Step(*judged);
   const Instant now = loop.clock_.Now();

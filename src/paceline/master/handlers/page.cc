@@ -1,5 +1,7 @@
 // Control.OpenPage, and the pulse of the page's feed.
 
+#include <utility>
+
 #include "paceline/base/json.h"
 #include "paceline/core/job_state.h"
 #include "paceline/master/handlers.h"
@@ -23,6 +25,16 @@ void Handlers::operator()(const PulseAsked& asked) const {
   pulse["step"] = is_known ? nlohmann::json(step) : nlohmann::json();
   pulse["steps_per_second"] = speed > 0 ? nlohmann::json(speed) : nlohmann::json();
   asked.reply(PrintJson(pulse));
+}
+
+void Handlers::operator()(const BriefAsked& asked) const {
+  wire::JobStatus status = loop.Brief();
+  status.steps_total = loop.counts_.Of(loop.job_).steps_total;
+  asked.reply(std::move(status));
+}
+
+void Handlers::operator()(const HeatAsked& asked) const {
+  asked.reply(loop.heat_.Encode(loop.clock_.Now(), asked.known));
 }
 
 }  // namespace paceline::master

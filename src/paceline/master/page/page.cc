@@ -48,6 +48,10 @@ std::vector<HttpRoute> Page::Routes() {
       {.path = "/api/page",
        .access = HttpAccess::kReader,
        .ask = [this](const HttpRequest&, const HttpReply& reply) { return SendData(reply); }},
+      {.path = "/api/heat",
+       .access = HttpAccess::kReader,
+       .ask = [this](const HttpRequest& request,
+                     const HttpReply& reply) { return SendHeat(request, reply); }},
       {.path = "/api/feed",
        .access = HttpAccess::kReader,
        .open = [this](const HttpRequest& request) { return OpenFeed(request); }},
@@ -86,6 +90,14 @@ bool Page::SendData(const HttpReply& reply) {
     }
   });
   return true;
+}
+
+bool Page::SendHeat(const HttpRequest& request, const HttpReply& reply) {
+  const auto known = ParseWhole<uint64_t>(request.last_event_id);
+  return queue_->TryPost(
+      HeatAsked{known.value_or(0), [reply](std::string heat) {
+                  reply({.text = std::move(heat), .type = "application/octet-stream"});
+                }});
 }
 
 std::string Page::OpenFeed(const HttpRequest& request) {

@@ -5,6 +5,8 @@
 //   GET /              the page without data
 //   POST /api/session  a link's code for a session
 //   GET /api/page      the data: docs/schemas/page.json
+//   GET /api/heat      the heat map, in binary: docs/formats/heat.md. Last-Event-ID names the
+//                      version that the reader has, and the answer has what changed since
 //   GET /api/feed      server-sent events: `record` (id: its number in the journal), `pulse` (the
 //                      step and the speed, at each beat), `snapshot` (the reader missed events and
 //                      needs new data) and `end` (the job has ended: get the last data)
@@ -49,6 +51,7 @@ class Page {
   // All on the HTTP thread.
   bool TradeCode(const HttpRequest& request, const HttpReply& reply);
   bool SendData(const HttpReply& reply);
+  bool SendHeat(const HttpRequest& request, const HttpReply& reply);
   std::string OpenFeed(const HttpRequest& request);
   void Watch(uint64_t known);
   void AskPulse();

@@ -87,12 +87,11 @@ std::string PageDesk::Make() {
 
 std::optional<wire::JobStatus> PageDesk::AskStatus() {
   const auto slot = std::make_shared<StatusSlot>();  // owners: this function, the event
-  const bool taken =
-      queue_->TryPost(wire::ServerEvent(wire::StatusAsked{[slot](wire::JobStatus status) {
-        const std::lock_guard lock(slot->mutex);
-        slot->status = std::move(status);
-        slot->changed.notify_all();
-      }}));
+  const bool taken = queue_->TryPost(BriefAsked{[slot](wire::JobStatus status) {
+    const std::lock_guard lock(slot->mutex);
+    slot->status = std::move(status);
+    slot->changed.notify_all();
+  }});
   if (!taken) return std::nullopt;
   const auto until = std::chrono::steady_clock::now() + kAnswerMax;
   while (std::chrono::steady_clock::now() < until) {

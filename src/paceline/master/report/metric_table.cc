@@ -6,6 +6,7 @@
 
 #include "paceline/core/goodput/time_class.h"
 #include "paceline/master/report/metrics.h"
+#include "paceline/master/report/status.h"
 
 namespace paceline::master {
 namespace {
@@ -15,17 +16,21 @@ using Of = std::string_view;  // the value of the label
 using enum MetricType;
 
 double NodesIn(const Source& source, Of state) {
-  const auto is_in = [&](const wire::NodeStatus& node) { return node.state == state; };
-  return static_cast<double>(std::ranges::count_if(source.status.nodes, is_in));
+  for (size_t i = 0; i < source.counts.nodes.size(); ++i) {
+    const auto status = static_cast<core::NodeState::Status>(i);
+    if (core::NodeStatusName(status) == state) {
+      return static_cast<double>(source.counts.In(status));
+    }
+  }
+  return 0;
 }
 
 double RanksIn(const Source& source, Of state) {
-  int64_t count = 0;
-  for (const wire::NodeStatus& node : source.status.nodes) {
-    count += std::ranges::count_if(
-        node.ranks, [&](const wire::RankStatus& rank) { return rank.state == state; });
+  for (size_t i = 0; i < source.counts.ranks.size(); ++i) {
+    const auto of = static_cast<RankReport::State>(i);
+    if (RankStateName(of) == state) return static_cast<double>(source.counts.In(of));
   }
-  return static_cast<double>(count);
+  return 0;
 }
 
 double RankSecondsOf(const Source& source, Of name) {

@@ -13,6 +13,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/core/goodput/ledger.h"
+#include "paceline/master/report/job_counts.h"
 #include "paceline/wire/messages.h"
 
 namespace paceline::master {
@@ -38,7 +39,8 @@ struct NoticeCounts {
 
 // What the metrics are made from.
 struct MetricSource {
-  wire::JobStatus status = {};
+  wire::JobStatus status = {};  // MakeJobBrief is enough
+  StateCounts counts = {};
   Counters counters = {};
   core::GoodputReport goodput = {};
   Instant last_step_at = {};  // that this master has heard of, or its own start

@@ -9,16 +9,6 @@
 namespace paceline::master {
 namespace {
 
-std::string_view StateName(RankReport::State state) {
-  switch (state) {
-    case RankReport::State::kStarting: return "starting";
-    case RankReport::State::kRunning: return "running";
-    case RankReport::State::kStepping: return "stepping";
-    case RankReport::State::kExited: return "exited";
-  }
-  return "unknown";
-}
-
 std::string ExitText(const ExitCause& cause) {
   if (cause.asked && !cause.is_success()) return "ended by paceline";
   if (!cause.headline.empty()) return cause.headline;
@@ -38,7 +28,7 @@ wire::RankStatus ToStatus(const RankReport& rank) {
   status.local_rank = rank.local_rank;
   status.pid = rank.pid;
   status.generation = rank.generation.value();
-  status.state = std::string(StateName(rank.state));
+  status.state = std::string(RankStateName(rank.state));
   status.step = rank.step;
   status.step_count = rank.step_count;
   status.saved_step = rank.saved_step;
@@ -67,6 +57,13 @@ void AddLink(const core::NodeLink& link, Instant now, wire::NodeStatus* status) 
   status->silent_for = std::max(Duration(), now - link.last_heard);
   status->generation = link.carried_out.value();
   for (const auto& [local_rank, rank] : link.ranks) status->ranks.push_back(ToStatus(rank));
+}
+
+// Without the ranks' own numbers: the step counter of the world's furthest rank is kept by the job.
+void AddStep(const core::Job& job, wire::JobStatus* status) {
+  status->step = job.step();
+  if (status->step < 0 && job.step_count() > 0) status->step = job.step_count();
+  status->step = std::max(status->step, job.state().final_step > 0 ? job.state().final_step : -1);
 }
 
 // The newest loss that a rank of the current world reported, and the world's step count.
@@ -196,7 +193,17 @@ int64_t StepsLeft(const core::Job& job) {
   return total > 0 ? std::max<int64_t>(0, total - std::max<int64_t>(0, job.step())) : -1;
 }
 
-wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host) {
+std::string_view RankStateName(RankReport::State state) {
+  switch (state) {
+    case RankReport::State::kStarting: return "starting";
+    case RankReport::State::kRunning: return "running";
+    case RankReport::State::kStepping: return "stepping";
+    case RankReport::State::kExited: return "exited";
+  }
+  return "unknown";
+}
+
+wire::JobStatus MakeJobBrief(const core::Job& job, Instant now, const HostView& host) {
   const core::JobState& state = job.state();
   wire::JobStatus status;
   status.job_id = state.spec.job_id;
@@ -219,6 +226,27 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     status.exit_code = state.exit_code;
     status.final_reason = state.final_reason;
   }
+  status.excluded_hosts = state.excluded;
+  status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
+  for (const SlowFinding& finding : state.slow) {
+    wire::SlowStatus& slow = status.slow.emplace_back();
+    for (const Rank rank : finding.ranks) slow.ranks.push_back(rank.value());
+    slow.sentence = diagnose::SlowSentence(finding);
+    slow.excess = finding.excess;
+    slow.cost = finding.cost;
+    slow.is_data = finding.is_data;
+  }
+  AddStep(job, &status);
+  const bool is_still = host.is_still && host.since_step.has_value();
+  if (is_still && state.phase == core::Phase::kRunning) AddStandstill(job, now, &status);
+  AddHang(job, &status);
+  return status;
+}
+
+wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host) {
+  const core::JobState& state = job.state();
+  wire::JobStatus status = MakeJobBrief(job, now, host);
+  status.size = SizeOf(job, now, host);
   for (const auto& [id, node] : state.nodes) {
     wire::NodeStatus& added = status.nodes.emplace_back(ToStatus(node, state));
     const auto link = job.links().find(id);
@@ -228,17 +256,6 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
       const bool is_of_world = rank.generation.value() == status.generation;
       if (is_of_world) status.steps_total = std::max(status.steps_total, rank.steps_total);
     }
-  }
-  status.excluded_hosts = state.excluded;
-  status.size = SizeOf(job, now, host);
-  status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
-  for (const SlowFinding& finding : state.slow) {
-    wire::SlowStatus& slow = status.slow.emplace_back();
-    for (const Rank rank : finding.ranks) slow.ranks.push_back(rank.value());
-    slow.sentence = diagnose::SlowSentence(finding);
-    slow.excess = finding.excess;
-    slow.cost = finding.cost;
-    slow.is_data = finding.is_data;
   }
   if (state.plan.has_value()) {
     const core::ParallelPlanChosen& plan = *state.plan;
@@ -251,9 +268,6 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
                    .plan = plan.plan};
   }
   AddProgress(job, &status);
-  const bool is_still = host.is_still && host.since_step.has_value();
-  if (is_still && state.phase == core::Phase::kRunning) AddStandstill(job, now, &status);
-  AddHang(job, &status);
   return status;
 }
 

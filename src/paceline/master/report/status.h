@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "paceline/core/job.h"
 #include "paceline/core/scale/scale_desk.h"
@@ -30,6 +31,13 @@ struct HostView {
 // Steps of the whole training that the world has not made yet; -1: not known.
 int64_t StepsLeft(const core::Job& job);
 
+// "stepping": as `paceline status` and the metrics say.
+std::string_view RankStateName(RankReport::State state);
+
+// Without nodes, ranks, the plan, the size, the loss and steps_total: the same work for a job of any size.
+wire::JobStatus MakeJobBrief(const core::Job& job, Instant now, const HostView& host);
+
+// Everything. The work grows with the number of ranks.
 wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView& host);
 
 }  // namespace paceline::master

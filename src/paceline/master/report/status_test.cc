@@ -43,7 +43,7 @@ TEST(Summary, NamesTheCauseAndNotWhatFollowedFromIt) {
   const auto last_after = [&](core::Fact fact) {
     summary.Fold({RecordSeq(++seq), At(1), {}, std::move(fact)});
     summary.TellAnew();
-    return summary.Take(At(1), {}, {})->last;
+    return summary.Take(At(1), {}, {}, {})->last;
   };
   core::RankFailed failed{.node = NodeId(4), .node_name = "node0", .charged = true};
   failed.cause = {
@@ -215,12 +215,16 @@ TEST(Status, AProcessThatIsNotKnownIsNull) {
 
 TEST(Metrics, AreOpenMetricsText) {
   wire::JobStatus status{.phase = "running", .generation = 3, .step = 12, .journal = "ok"};
-  status.nodes.push_back({.name = "n", .state = "seated"});
   status.checkpoints.memory_restores = 2;
-  const std::string text = MetricsText({.status = status, .counters = {.events = 7}});
+  StateCounts counts;
+  counts.nodes[static_cast<size_t>(core::NodeState::Status::kSeated)] = 1;
+  counts.ranks[static_cast<size_t>(RankReport::State::kStepping)] = 8;
+  const std::string text =
+      MetricsText({.status = status, .counts = counts, .counters = {.events = 7}});
   EXPECT_NE(text.find("paceline_phase{phase=\"running\"} 1\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_events_total 7\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_nodes{state=\"seated\"} 1\n"), std::string::npos);
+  EXPECT_NE(text.find("paceline_ranks{state=\"stepping\"} 8\n"), std::string::npos);
   EXPECT_NE(text.find("paceline_checkpoint_restores_total{from=\"memory\"} 2\n"),
             std::string::npos);
   EXPECT_TRUE(text.ends_with("# EOF\n"));

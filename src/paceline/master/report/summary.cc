@@ -30,19 +30,18 @@ void SummaryTeller::Fold(const core::Record& record) {
 }
 
 std::optional<wire::Summary> SummaryTeller::Take(Instant now, const wire::JobStatus& status,
+                                                 const StateCounts& counts,
                                                  const core::JobState& state) {
   next_at_ = now + kPause;
   wire::Summary summary{.phase = status.phase,
                         .pending = status.pending,
+                        .nodes = static_cast<uint32_t>(counts.In(core::NodeState::Status::kSeated)),
+                        .spares = static_cast<uint32_t>(counts.spares_connected),
                         .step = status.step,
                         .goodput = std::floor(status.goodput * 1000) / 1000,
                         .last = last_,
                         .restart_count = status.restart_count,
                         .memo = MemoText(core::MemoOf(state))};
-  for (const wire::NodeStatus& node : status.nodes) {
-    if (node.state == "seated") ++summary.nodes;
-    if (node.state == "spare" && node.connected) ++summary.spares;
-  }
   if (told_ == summary) return std::nullopt;
   told_ = summary;
   return summary;

@@ -8,6 +8,7 @@
 #include "paceline/base/instant.h"
 #include "paceline/core/job_state.h"
 #include "paceline/core/record.h"
+#include "paceline/master/report/job_counts.h"
 #include "paceline/wire/messages.h"
 
 namespace paceline::master {
@@ -20,9 +21,10 @@ class SummaryTeller {
   // Sends the summary to a new operator.
   void TellAnew() { told_.reset(); }
   Instant next_at() const { return next_at_; }
-  // `status` and `state` are the current ones. None: the summary has not changed.
+  // `status` (MakeJobBrief is enough), `counts` and `state` are the current ones. None: the summary
+  // has not changed.
   std::optional<wire::Summary> Take(Instant now, const wire::JobStatus& status,
-                                    const core::JobState& state);
+                                    const StateCounts& counts, const core::JobState& state);
 
  private:
   std::string last_;
