@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -51,6 +52,15 @@ class RayCluster:
         """SIGKILL to the raylet with this id."""
         victim = next(raylet for raylet in self._raylets if raylet.node_id == ray_node)
         self._cluster.remove_node(victim, allow_graceful=False)
+
+    def kill_unreaped(self, ray_node: str) -> None:
+        """SIGKILL to the raylet with this id, which stays a zombie until the test ends."""
+        victim = next(raylet for raylet in self._raylets if raylet.node_id == ray_node)
+        os.kill(victim.all_processes["raylet"][0].process.pid, signal.SIGKILL)
+
+    def has_raylet(self, ray_node: str) -> bool:
+        """Whether it is one of the raylets, and not the head."""
+        return ray_node in {raylet.node_id for raylet in self._raylets}
 
     def kill_host_of(self, actor: Any) -> None:
         """The raylet of an actor; where that is the head, which must live, the actor alone."""

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import ray
 from paceline.integrations.ray import PacelineTrainer
-from paceline.integrations.ray.calls import NAMESPACE, ask
+from paceline.integrations.ray.calls import NAMESPACE, ask, kill
 from paceline.integrations.ray.store import Store
 from paceline.integrations.ray.submit import wait
 from ray_cluster import PACELINE, RayCluster, RayJob, eventually
@@ -108,6 +110,71 @@ def test_an_adapter_that_was_killed_finds_its_job_again(cluster: RayCluster, tmp
     job.let_go()
     assert job.wait() == 0
     assert job.digest() == undisturbed
+
+
+def masters_of(job: RayJob) -> dict[int, int]:
+    """The processes of the job's masters and their launchers that can run, with their terms."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        with suppress(OSError):
+            if not entry.name.isdigit():
+                continue
+            line = (entry / "cmdline").read_text(errors="replace")
+            if f"/paceline-{job.name}-" not in line or not line.startswith(PACELINE):
+                continue
+            words = (entry / "environ").read_bytes().decode(errors="replace").split("\0")
+            terms = [word.partition("=")[2] for word in words
+                     if word.startswith("PACELINE_MASTER_TERM=")]
+            if terms:
+                found[int(entry.name)] = int(terms[0])
+    return found
+
+
+@pytest.mark.parametrize("is_reaped", [True, False])
+def test_one_master_is_left_when_its_raylet_and_the_adapters_are_lost(
+        cluster: RayCluster, tmp_path: Path, undisturbed: str, is_reaped: bool) -> None:
+    """Ray ends no actor of a raylet that is a zombie."""
+    job = RayJob(cluster, "both", tmp_path / "job")
+    job.submit("--nodes", "2", "--spares", "1", steps=STEPS)
+    job.until_step(10)
+    hosts = [ask(job.adapter(), "ray_node"), ask(ask(job.adapter(), "master"), "ray_node")]
+    lost = [host for host in dict.fromkeys(hosts) if cluster.has_raylet(host)]
+    for host in lost:
+        (cluster.kill if is_reaped else cluster.kill_unreaped)(host)
+    if hosts[1] not in lost:
+        kill(ask(job.adapter(), "master"))
+    eventually(lambda: job.status()["term"] >= 2 and job.status()["summary"].get("phase")
+               == "running", "a master of a later term sees the world train")
+    eventually(lambda: set(masters_of(job).values()) == {job.status()["term"]},
+               "the master of the first term has gone")
+    job.until_step(job.step() + 10)
+    job.let_go()
+    assert job.wait() == 0
+    assert job.digest() == undisturbed
+
+
+def test_a_job_whose_master_is_frozen_is_stopped(cluster: RayCluster, tmp_path: Path) -> None:
+    job = RayJob(cluster, "frozen", tmp_path / "job")
+    job.submit("--nodes", "1", steps=STEPS)
+    job.until_step(3)
+    for pid in masters_of(job):
+        os.kill(pid, signal.SIGSTOP)
+    stopped = cluster.run("stop", "--on", "ray/frozen")
+    assert stopped.returncode == 0, stopped.stderr
+    assert job.wait() == 143
+    eventually(lambda: not processes_of(job), "no process is left")
+
+
+def test_what_ray_has_no_room_for_is_said(cluster: RayCluster, tmp_path: Path) -> None:
+    job = RayJob(cluster, "large", tmp_path / "job")
+    job.submit("--nodes", "1", "--cpus", "64", steps=STEPS)
+    waiting = subprocess.Popen([PACELINE, "wait", "--on", "ray/large"], stderr=subprocess.PIPE,
+                               text=True, env=os.environ | {"RAY_ADDRESS": cluster.address})
+    assert waiting.stderr is not None
+    line = waiting.stderr.readline()
+    assert "large waits: Ray has no room for node0, which needs CPU 64 free on one raylet" in line
+    assert cluster.run("stop", "--on", "ray/large").returncode == 0
+    assert waiting.wait() == 143
 
 
 def test_stop_and_the_errors_of_names(cluster: RayCluster, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -15,7 +16,17 @@ import pytest
 
 pytest.importorskip("ray", reason="RAY NOT TESTED: `uv pip install ray`")
 
-from paceline.integrations.ray.decide import Fact, NodeId, Seen, State, Wish, decide, is_final
+from paceline.integrations.ray.decide import (
+    Fact,
+    NodeId,
+    Seen,
+    State,
+    Wish,
+    decide,
+    is_final,
+    pending_text,
+)
+from paceline.integrations.ray.directory import make_directory, write_secrets
 from paceline.integrations.ray.forwarder import Forwarder
 from paceline.integrations.ray.host import GUARD
 from paceline.integrations.ray.spec import JobSpec, master_line, node_line
@@ -61,6 +72,43 @@ def test_a_master_that_was_taken_away_is_no_end() -> None:
     assert not is_final(10, is_asked=True), "stopped from outside, and saved"
 
 
+def test_what_ray_has_no_room_for_is_said_by_name() -> None:
+    needs = {"CPU": 1.0, "GPU": 8}
+    assert pending_text([], needs) == ""
+    assert pending_text([NodeId(3, 1)], needs) == (
+        "Ray has no room for node3, which needs CPU 1, GPU 8 free on one raylet")
+    assert pending_text([NodeId(0, 0), NodeId(1, 0), NodeId(2, 0)], needs) == (
+        "Ray has no room for node0, node1 and node2; each needs CPU 1, GPU 8 free on one raylet")
+
+
+def test_a_directory_has_the_mark_by_which_it_is_cleaned(
+        tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    directory = make_directory("train", "node0 1")
+    write_secrets(directory, {"token": b"secret"})
+    assert directory.stat().st_mode & 0o777 == 0o700
+    assert (directory / "token").stat().st_mode & 0o777 == 0o600
+    mark = json.loads((directory / "ray.json").read_text())
+    assert (mark["job"], mark["part"], mark["actor"]["pid"]) == ("train", "node0 1", os.getpid())
+    with pytest.raises(FileExistsError):
+        write_secrets(directory, {"token": b"another"})
+    dry = [PACELINE, "clean", "--dry-run"]
+    environment = os.environ | {"TMPDIR": str(tmp_path),
+                                "PACELINE_RUNTIME_DIR": str(tmp_path / "runtime")}
+
+    def planned(*words: str) -> str:
+        return subprocess.run([*dry, *words], env=environment, text=True, capture_output=True,
+                              check=True).stdout
+
+    assert str(directory) not in planned("--older-than", "0s"), "its process lives"
+    mark["actor"]["start_time"] += 1
+    (directory / "ray.json").write_text(json.dumps(mark))
+    assert f"directory of a Ray job {directory}: node0 1 of train" in planned("--older-than", "0s")
+    assert str(directory) not in planned()
+    (directory / "ray.json").write_text(json.dumps(mark | {"part": "adapter"}))
+    assert f"credentials of a Ray job {directory}" in planned()
+
+
 def test_the_specification_is_read_back_as_it_was() -> None:
     spec = JobSpec("train", nodes_min=2, nodes_max=4, resources={"GPU": 8}, target="pkg.train",
                    is_module=True, args=("--lr", "0.1"), run_flags=("--ckpt-every", "30s"))
@@ -74,6 +122,7 @@ def test_the_specification_is_read_back_as_it_was() -> None:
                          "--node-name", "node3", "--incarnation", "2", "--local-addr", "10.0.0.7"]
 
 
+PACELINE = str(Path(sys.executable).with_name("paceline"))
 # A grandchild with a session of its own, as ranks have. It tells its pid and stays.
 ORPHANS = """
 import os, sys, time

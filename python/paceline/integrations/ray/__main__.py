@@ -7,9 +7,9 @@ import os
 import sys
 from typing import Any
 
-from paceline.integrations.ray.calls import ActorError, ask
+from paceline.integrations.ray.calls import ActorError, ask, first_line
 from paceline.integrations.ray.host import Ran
-from paceline.integrations.ray.spec import JobSpec
+from paceline.integrations.ray.spec import GRACE_SECONDS, JobSpec
 from paceline.integrations.ray.submit import (
     RayError,
     connect,
@@ -17,8 +17,14 @@ from paceline.integrations.ray.submit import (
     find_adapter,
     no_job,
     submit,
+    tell,
     wait,
 )
+
+# How long the master may take to say that it stops the job, and the adapter to answer at all.
+_STOP_ANSWER_SECONDS = 20.0
+_ANSWER_SECONDS = 90.0
+_USAGE = 2
 
 
 def main(arguments: list[str]) -> int:
@@ -29,7 +35,7 @@ def main(arguments: list[str]) -> int:
         return _run(arguments[1], arguments[2:])
     except ActorError as error:
         problem = RayError(what="an actor of the job does not answer", where="the Ray cluster",
-                           why=str(error).strip().splitlines()[0],
+                           why=first_line(error),
                            fix="ray status   shows the cluster; try again in some seconds")
     except RayError as error:
         problem = error
@@ -80,7 +86,7 @@ def _run(job: str, words: list[str]) -> int:
     end = end_of(job)
     # Other goals and a timeout are the master's to judge.
     if words in (["wait"], ["wait", "--for", "finished"], ["wait", "--for=finished"]):
-        end = wait(job)
+        end = wait(job, tell)
         print(f"the job has ended with exit code {end['exit_code']}: {end['reason']}",
               file=sys.stderr)
         return end["exit_code"]
@@ -91,22 +97,63 @@ def _run(job: str, words: list[str]) -> int:
                            "its newest step in the directory of checkpoints, if it saved one")
     if adapter is None:
         raise no_job(job)
-    hosts = ask(adapter, "nodes") if words[0] == "logs" else [
-        ask(adapter, "master")]
+    if words[0] == "stop" and "--dry-run" not in words:
+        return _stop(job, adapter, words)
+    hosts = ask(adapter, "nodes", within=_ANSWER_SECONDS) if words[0] == "logs" else [
+        ask(adapter, "master", within=_ANSWER_SECONDS)]
     hosts = [host for host in hosts if host is not None]
     if not hosts:
-        status = ask(adapter, "status")
+        status = ask(adapter, "status", within=_ANSWER_SECONDS)
         raise RayError(what="the job's master does not run yet", where=f"ray/{job}",
                        why=status["problem"] or status["master"] or "Ray starts its actor",
                        fix="ray status   shows what Ray waits for")
     codes = []
     for host in hosts:
         ran: Ran = ask(host, "run", words)
-        sys.stdout.buffer.write(ran.out)
-        sys.stdout.flush()
-        sys.stderr.buffer.write(ran.err)
+        _show(ran)
         codes.append(ran.exit_code)
     return max(codes)
+
+
+def _show(ran: Ran) -> None:
+    sys.stdout.buffer.write(ran.out)
+    sys.stdout.flush()
+    sys.stderr.buffer.write(ran.err)
+
+
+def _stop(job: str, adapter: Any, words: list[str]) -> int:
+    """The master stops the job. The adapter does it if the master cannot.
+
+    The adapter hears of it in any case. Without that it would start the next master, because a
+    master that did not answer and is ended by a signal looks like one that its platform took away.
+    """
+    ran: Ran | None = None
+    why = "no master runs yet"
+    master = ask(adapter, "master", within=_ANSWER_SECONDS)
+    if master is not None:
+        try:
+            ran = ask(master, "run", words, within=_STOP_ANSWER_SECONDS)
+        except ActorError as error:
+            why = f"its master does not answer ({first_line(error)})"
+    if ran is not None and ran.exit_code == _USAGE:
+        _show(ran)
+        return ran.exit_code
+    is_told = ran is not None and ran.exit_code == 0
+    try:
+        ask(adapter, "stop", "`paceline stop` was typed", is_master_told=is_told,
+            within=_ANSWER_SECONDS)
+    except ActorError as error:
+        raise RayError(what="the job was not stopped", where=f"ray/{job}",
+                       why=f"its adapter does not answer: {first_line(error)}",
+                       fix="ray status   shows the cluster; try again in some seconds") from error
+    if is_told and ran is not None:
+        _show(ran)
+        return 0
+    if ran is not None:
+        why = "its master did not take the request"
+    print(f"stopping ray/{job}: {why}, so its adapter ends the job within {GRACE_SECONDS} s\n"
+          f"next: paceline wait --on ray/{job}", file=sys.stderr)
+    return 0
 
 
 if __name__ == "__main__":

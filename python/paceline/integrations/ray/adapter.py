@@ -7,35 +7,47 @@ term of its master, the master's memo, the highest incarnation of each node, and
 
 from __future__ import annotations
 
-import json
 import os
 import queue
 import shutil
-import tempfile
 import threading
 import time
 import traceback
 from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from paceline.__main__ import command
 from paceline.integrations.ray.calls import (
     ActorError,
     find_actor,
+    first_line,
     get,
     is_there,
     kill,
+    ray_node,
     start_actor,
 )
-from paceline.integrations.ray.decide import NodeId, Seen, State, Wish, decide, is_final
+from paceline.integrations.ray.decide import (
+    NodeId,
+    Seen,
+    State,
+    Wish,
+    decide,
+    is_final,
+    needs_text,
+    pending_text,
+)
+from paceline.integrations.ray.directory import make_directory, write_secrets
 from paceline.integrations.ray.host import Master, Node, Outcome
 from paceline.integrations.ray.line import Line
 from paceline.integrations.ray.spec import GRACE_SECONDS, JobSpec
 from paceline.integrations.ray.store import Store
 
 _TURN_SECONDS = 0.2
+# How often an adapter looks whether a newer one is in charge, beside each time before it starts an
+# actor.
+_CHARGE_SECONDS = 1.0
 # How long nodes have to end by themselves when the job is over.
 _END_SECONDS = 10.0
 # Ray starts an actor within this time if there is room for it.
@@ -43,6 +55,7 @@ _PLACED_WITHIN_SECONDS = 10
 # The adapter gives the job up after so many masters in a row that ended within _SHORT_SECONDS.
 _SHORT_MASTERS_MAX = 5
 _SHORT_SECONDS = 60.0
+_STOPPED_CODE = 143
 
 
 def adapter_name(job: str) -> str:
@@ -86,7 +99,7 @@ class _Placed:
             result: Outcome = get(self.outcome)
             self.result, self.words = result, f"ended with exit code {result.exit_code}"
         except ActorError as error:
-            self.words = f"lost its actor ({_first_line(error)})"
+            self.words = f"lost its actor ({first_line(error)})"
         kill(self.actor)
 
 
@@ -102,10 +115,9 @@ class Adapter:
         # An adapter whose raylet was taken for dead may live on. The newest one is in charge.
         self._token = os.urandom(16)
         self._store.write("adapter", self._token)
-        self._directory = Path(tempfile.mkdtemp(prefix=f"paceline-{job}-adapter-"))
-        for name, value in self._credentials.items():
-            (self._directory / name).write_bytes(value)
-            (self._directory / name).chmod(0o600)
+        self._looks_at = time.monotonic() + _CHARGE_SECONDS
+        self._directory = make_directory(job, "adapter")
+        write_secrets(self._directory, self._credentials)
         self._files = {name: self._store.read(f"files/{name}") or b""
                        for name in self._store.read_json("files", [])}
         self._program = command() or "paceline"
@@ -121,11 +133,14 @@ class Adapter:
         self._summary: dict[str, Any] = {}
         self._told_end: dict[str, Any] | None = None
         self._end: dict[str, Any] | None = self._store.read_json("ended")
+        # Why the job ends whatever its master does; "": nobody has asked.
+        self._stop: str = self._store.read_json("stop", "")
+        # Of a master that was asked to stop the job, and does not say that it does.
+        self._kills_at = time.monotonic() + GRACE_SECONDS
         self._short_masters = 0
         self._nodes: dict[NodeId, _Placed] = {}
         self._problem = ""
         self._messages: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
-        self._is_over = threading.Event()
         self._find_again()
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -135,8 +150,34 @@ class Adapter:
         """What is known here, as JSON: the summary of the master and the state of each actor."""
         return {"term": self._term, "master": self._master_words(), "summary": self._summary,
                 "problem": self._problem, "end": self._end,
-                "nodes": {node.name: f"{one.state.value} {one.words}".strip()
-                          for node, one in sorted(self._nodes.items())}}
+                "nodes": {node.name: self._words_of(one) for node, one in self._all_nodes()}}
+
+    def _words_of(self, one: _Placed) -> str:
+        return f"{one.state.value} {one.words or self._why_waits(one)}".strip()
+
+    def pending(self) -> str:
+        """What the job waits for Ray to start, in a sentence; "": nothing."""
+        waiting = [node for node, one in self._all_nodes() if self._why_waits(one)]
+        return pending_text(waiting, self._spec.resources)
+
+    def stop(self, why: str, *, is_master_told: bool) -> None:
+        """From now on the job ends with its master, however that ends.
+
+        Args:
+            why: the reason of the job's end, if the master gives none.
+            is_master_told: False: the master did not answer, and is asked once more by a signal.
+
+        A master that does not say within GRACE_SECONDS that the job stops is killed.
+        """
+        self._store.write_json("stop", why)
+        self._kills_at = time.monotonic() + GRACE_SECONDS
+        self._stop = why
+        if not is_master_told and (master := self.master()) is not None:
+            master.leave.remote()
+
+    def ray_node(self) -> str:
+        """Ray's id of the node on which this actor is."""
+        return ray_node()
 
     def master(self) -> Any:
         """The actor of the present master, if it runs."""
@@ -145,12 +186,11 @@ class Adapter:
 
     def nodes(self) -> list[Any]:
         """The actors of the nodes that run."""
-        return [one.actor for _, one in sorted(self._nodes.items()) if one.state is State.RUNS]
+        return [one.actor for _, one in self._all_nodes() if one.state is State.RUNS]
 
-    def wait(self) -> dict[str, Any]:
-        """Return when the job has ended, with its exit code and reason."""
-        self._is_over.wait()
-        return self._end or {}
+    def _all_nodes(self) -> list[tuple[NodeId, _Placed]]:
+        # A copy, because the loop's own thread starts nodes meanwhile.
+        return sorted(self._nodes.copy().items())
 
     # ---- the loop ----
 
@@ -166,11 +206,24 @@ class Adapter:
                 self._take(*self._messages.get(timeout=_TURN_SECONDS))
                 while True:
                     self._take(*self._messages.get_nowait())
-        self._finish()
+        while True:
+            try:
+                self._finish()
+                return
+            except Exception:
+                self._problem = traceback.format_exc(limit=3)
+                time.sleep(_CHARGE_SECONDS)
+
+    def _yield_to_newer(self) -> None:
+        """End this process if another adapter is in charge."""
+        if self._store.read("adapter") != self._token:
+            shutil.rmtree(self._directory, ignore_errors=True)
+            os._exit(0)
+        self._looks_at = time.monotonic() + _CHARGE_SECONDS
 
     def _turn(self) -> None:
-        if self._store.read("adapter") != self._token:
-            os._exit(0)
+        if time.monotonic() >= self._looks_at:
+            self._yield_to_newer()
         for one in (*self._nodes.values(), *([self._master] if self._master else [])):
             one.look()
         self._look_after_master()
@@ -178,8 +231,16 @@ class Adapter:
             self._look_after_nodes(self._wish)
 
     def _look_after_master(self) -> None:
+        if self._stop and (self._master is None or self._master.state is State.WAITS):
+            self._keep_end(_STOPPED_CODE, self._stop)
+            return
         if self._master is None:
             self._start_master()
+            return
+        is_silent = self._stop and self._summary.get("phase") not in ("stopping", "finished")
+        if is_silent and time.monotonic() > self._kills_at:
+            kill(self._master.actor)
+            self._keep_end(_STOPPED_CODE, f"{self._stop}; its master did not answer: killed")
             return
         if self._master.state is State.ENDED:
             self._master_ended(self._master)
@@ -196,6 +257,7 @@ class Adapter:
                               lambda message: self._messages.put((term, message)))
 
     def _start_master(self) -> None:
+        self._yield_to_newer()
         # Raised in the store before the master is started: two masters never have one term.
         self._term += 1
         self._store.write_json("term", self._term)
@@ -213,6 +275,9 @@ class Adapter:
         if code is not None and is_final(code, is_asked=self._told_end is not None):
             reason = (self._told_end or {}).get("reason") or (master.result or Outcome(0, "")).tail
             self._keep_end(code, reason)
+            return
+        if self._stop:
+            self._keep_end(_STOPPED_CODE, self._stop)
             return
         is_short = time.monotonic() - master.began < _SHORT_SECONDS and code is not None
         self._short_masters = self._short_masters + 1 if is_short else 0
@@ -250,9 +315,10 @@ class Adapter:
         waited = int(_ages(one))
         if waited < _PLACED_WITHIN_SECONDS:
             return ""
-        return f"Ray has had no room for {waited} s; it needs {self._spec.resources} on one node"
+        return f"Ray has had no room for {waited} s; it needs {needs_text(self._spec.resources)}"
 
     def _start_node(self, node: NodeId) -> None:
+        self._yield_to_newer()
         self._seen[node.index] = node.incarnation
         self._store.write_json("seen", self._seen)
         resources = dict(self._spec.resources)
@@ -312,6 +378,11 @@ class Adapter:
     def _finish(self) -> None:
         """Let the nodes end, publish the end, and remove the job's actors, this one last."""
         until = time.monotonic() + _END_SECONDS
+        if self._stop and self._told_end is None:
+            # The master did not tell its nodes to end.
+            for one in self._nodes.values():
+                if one.state is State.RUNS:
+                    one.actor.leave.remote()
         living = [one for one in (*self._nodes.values(), self._master) if one is not None]
         while living and time.monotonic() < until:
             for one in living:
@@ -321,14 +392,12 @@ class Adapter:
             time.sleep(_TURN_SECONDS)
         for one in living:
             kill(one.actor)
-        self._store.write_json("end", self._end)
         self._store.forget("credentials/")
         self._store.forget("files/")
-        self._is_over.set()
+        self._store.write_json("end", self._end)
         if self._line is not None:
             self._line.close()
         shutil.rmtree(self._directory, ignore_errors=True)
-        time.sleep(1)  # for those who wait for `wait`
         kill(find_actor(adapter_name(self._job)))
 
     def _keep_report(self, ended: list[_Placed]) -> None:
@@ -358,8 +427,3 @@ class Adapter:
 
 def _ages(one: _Placed) -> float:
     return time.monotonic() - one.began
-
-
-def _first_line(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return json.dumps(lines[0])[1:-1][:300] if lines else type(error).__name__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from contextlib import suppress
 from typing import Any
@@ -16,8 +17,8 @@ NAMESPACE = "paceline"
 _RESTART_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 
-__all__ = ["NAMESPACE", "ActorError", "ask", "find_actor", "get", "is_there", "kill", "ray",
-           "start_actor"]
+__all__ = ["NAMESPACE", "ActorError", "ask", "find_actor", "first_line", "get", "is_there", "kill",
+           "ray", "ray_node", "start_actor"]
 
 
 def get(answer: Any) -> Any:
@@ -29,16 +30,21 @@ def get(answer: Any) -> Any:
     return ray.get(answer)
 
 
-def ask(actor: Any, method: str, *args: Any) -> Any:
+def ask(actor: Any, method: str, *args: Any, within: float | None = None, **named: Any) -> Any:
     """What that method returns. An actor that Ray is starting anew is waited for.
 
+    Args:
+        actor: whose method it is.
+        method: its name; `args` and `named` go to it.
+        within: how long the answer may take, in seconds; None: for ever.
+
     Raises:
-        ActorError: the actor is dead, or its method raised.
+        ActorError: the actor is dead, its method raised, or it did not answer in time.
     """
     until = time.monotonic() + _RESTART_SECONDS
     while True:
         try:
-            return get(getattr(actor, method).remote(*args))
+            return ray.get(getattr(actor, method).remote(*args, **named), timeout=within)
         except ActorUnavailableError:
             if time.monotonic() > until:
                 raise
@@ -70,3 +76,14 @@ def kill(actor: Any, *, for_good: bool = True) -> None:
     """End an actor. A dead one is left alone."""
     with suppress(Exception):
         ray.kill(actor, no_restart=for_good)
+
+
+def ray_node() -> str:
+    """Ray's id of the node on which this process is."""
+    return ray.get_runtime_context().get_node_id()
+
+
+def first_line(error: Exception) -> str:
+    """What Ray says of an error, as one short line."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return json.dumps(lines[0])[1:-1][:300] if lines else type(error).__name__

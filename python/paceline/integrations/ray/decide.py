@@ -119,6 +119,23 @@ def _fact(one: Seen) -> Fact:
     return Fact(one.node, False, words)
 
 
+def needs_text(resources: Mapping[str, float]) -> str:
+    """What Ray has to have free for one node: "CPU 1, GPU 8 free on one raylet"."""
+    return ", ".join(f"{name} {amount:g}" for name, amount in resources.items()) + (
+        " free on one raylet")
+
+
+def pending_text(nodes: Iterable[NodeId], resources: Mapping[str, float]) -> str:
+    """The nodes that Ray has no room for, and what each of them needs; "": none."""
+    names = [node.name for node in nodes]
+    if not names:
+        return ""
+    if len(names) == 1:
+        return f"Ray has no room for {names[0]}, which needs {needs_text(resources)}"
+    return (f"Ray has no room for {', '.join(names[:-1])} and {names[-1]}; each needs "
+            f"{needs_text(resources)}")
+
+
 # Exit codes of `paceline run` that are the job's result (docs/errors.md). The next master goes on
 # with a job whose master ended in another way.
 _RESULTS = (0, 1, 2, 4, 11, 93)

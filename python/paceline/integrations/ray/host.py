@@ -11,18 +11,23 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.__main__ import command
+from paceline.integrations.ray.calls import ray_node
 from paceline.integrations.ray.decide import NodeId
+from paceline.integrations.ray.directory import make_directory, write_secrets
 from paceline.integrations.ray.forwarder import Forwarder
 from paceline.integrations.ray.spec import GRACE_SECONDS, JobSpec, master_line, node_line
+from paceline.integrations.ray.store import Store
 
 _TAIL_BYTES = 4096
+# How often a master looks whether another one has been started.
+_TERM_SECONDS = 1.0
 # Run as a file: the package would import Ray, which takes seconds and 100 MB.
 GUARD = Path(__file__).with_name("guard.py")
 
@@ -49,16 +54,13 @@ class Ran:
 class _Host:
     """What masters and nodes share. The methods run in threads of one actor."""
 
-    def __init__(self, spec: JobSpec, credentials: dict[str, bytes]) -> None:
+    def __init__(self, spec: JobSpec, part: str, credentials: dict[str, bytes]) -> None:
         self._spec = spec
-        self._directory = Path(tempfile.mkdtemp(prefix=f"paceline-{spec.name}-"))
+        self._directory = make_directory(spec.name, part)
         self._run_dir = str(self._directory / "run")
         self._credentials = self._directory / "credentials"
         self._credentials.mkdir(mode=0o700)
-        for name, value in credentials.items():
-            file = os.open(self._credentials / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(file, "wb") as stream:
-                stream.write(value)
+        write_secrets(self._credentials, credentials)
         program = command()
         if program is None:
             raise RuntimeError("the program `paceline` is missing beside this interpreter")
@@ -105,9 +107,7 @@ class _Host:
 
     def ray_node(self) -> str:
         """Ray's id of the node on which this actor is."""
-        import ray
-
-        return ray.get_runtime_context().get_node_id()
+        return ray_node()
 
     def leave(self) -> None:
         """Ask the child to end, as a platform does that takes its host away."""
@@ -126,7 +126,7 @@ class Master(_Host):
 
     def __init__(self, spec: JobSpec, credentials: dict[str, bytes], term: int, survivors: int,
                  memo: str) -> None:
-        super().__init__(spec, credentials)
+        super().__init__(spec, f"master {term}", credentials)
         self._address = f"{_own_address()}:{_free_port()}"
         port = int(self._address.rpartition(":")[2])
         variables = {"PACELINE_MASTER_TERM": str(term),
@@ -134,6 +134,21 @@ class Master(_Host):
         if memo:
             variables["PACELINE_MASTER_MEMO"] = memo
         self._start(master_line(spec, str(self._credentials), self._run_dir, port), variables)
+        threading.Thread(target=self._end_if_replaced, args=(term,), daemon=True).start()
+
+    def _end_if_replaced(self, term: int) -> None:
+        """End this process when the adapter has asked for a master of a higher term.
+
+        Ray ends the actors of a dead raylet, but only by that raylet's pid. They live on if the
+        raylet is a zombie, as in a container whose first process waits for nobody. They also live
+        on if Ray only took the raylet for dead.
+        """
+        store = Store(self._spec.name)
+        while True:
+            time.sleep(_TERM_SECONDS)
+            with suppress(Exception):  # Ray's head may be away
+                if int(store.read_json("term", 0)) > term:
+                    os._exit(0)  # the guard ends the master
 
     def address(self) -> str:
         """HOST:PORT at which the master listens, or will in a moment."""
@@ -145,7 +160,7 @@ class Node(_Host):
 
     def __init__(self, spec: JobSpec, credentials: dict[str, bytes], node: NodeId, master: str,
                  files: dict[str, bytes]) -> None:
-        super().__init__(spec, credentials)
+        super().__init__(spec, f"{node.name} {node.incarnation}", credentials)
         for name, content in files.items():
             (self._directory / name).write_bytes(content)
         self._forwarder = Forwarder(master)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +20,8 @@ from paceline.integrations.ray.calls import (
     NAMESPACE,
     ActorError,
     find_actor,
+    get,
+    is_there,
     ray,
     start_actor,
 )
@@ -24,6 +29,11 @@ from paceline.integrations.ray.spec import JobSpec
 from paceline.integrations.ray.store import Store
 
 _CONNECT_SECONDS = 5.0
+# An adapter needs no resources, so it is started within this time unless Ray is in trouble.
+_ADAPTER_SECONDS = 20.0
+# Between two looks at the store, and at the adapter.
+_PAUSE_SECONDS = 0.5
+_LOOK_SECONDS = 2.0
 
 
 class RayError(PacelineError):
@@ -119,23 +129,66 @@ def end_of(job: str) -> dict[str, Any] | None:
     return Store(job).read_json("end")
 
 
-def wait(job: str) -> dict[str, Any]:
+def wait(job: str, told: Callable[[str], None] | None = None) -> dict[str, Any]:
     """Return when the job has ended, as `end_of`. An adapter that is restarted is waited for.
+
+    The store tells of the end, and no call of the adapter blocks until then: each such call would
+    take one of its threads, also for a caller that has gone.
+
+    Args:
+        job: its name.
+        told: called with a sentence when the job begins to wait for Ray, and when it has what it
+            waited for.
 
     Raises:
         RayError: there is no such job.
     """
+    pending = _Pending(job, told or (lambda _: None))
+    looks_at = 0.0
     while (end := end_of(job)) is None:
-        adapter = find_adapter(job)
-        if adapter is None:
-            if (end := end_of(job)) is not None:
-                return end
-            raise no_job(job)
-        try:
-            ray.wait([adapter.wait.remote()], timeout=2)
-        except ActorError:
-            continue
+        if time.monotonic() >= looks_at:
+            looks_at = time.monotonic() + _LOOK_SECONDS
+            adapter = find_adapter(job)
+            if adapter is None:
+                if (end := end_of(job)) is not None:
+                    return end
+                raise no_job(job)
+            pending.look(adapter)
+        time.sleep(_PAUSE_SECONDS)
     return end
+
+
+def tell(text: str) -> None:
+    """A line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+class _Pending:
+    """Tells each change of what the job waits for."""
+
+    def __init__(self, job: str, told: Callable[[str], None]) -> None:
+        self._job, self._told = job, told
+        self._said = ""
+        self._answer: Any = None
+        self._asked = time.monotonic()
+
+    def look(self, adapter: Any) -> None:
+        """Does not block: an answer that has not come is looked for at the next call."""
+        if self._answer is None:
+            self._answer, self._asked = adapter.pending.remote(), time.monotonic()
+        now = "Ray has not started its adapter"
+        if is_there(self._answer):
+            answer, self._answer = self._answer, None
+            try:
+                now = get(answer)
+            except ActorError:
+                return  # it is started anew, and is asked again
+        elif time.monotonic() - self._asked < _ADAPTER_SECONDS:
+            return
+        if now != self._said:
+            self._told(f"paceline: {self._job} waits: {now}" if now
+                       else f"paceline: {self._job} has what it waited for")
+        self._said = now
 
 
 def no_job(job: str) -> RayError:

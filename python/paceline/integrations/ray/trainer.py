@@ -12,7 +12,7 @@ from typing import Any
 from paceline.integrations.ray.calls import ray
 from paceline.integrations.ray.spec import JobSpec
 from paceline.integrations.ray.store import Store
-from paceline.integrations.ray.submit import RayError, connect, submit, wait
+from paceline.integrations.ray.submit import RayError, connect, submit, tell, wait
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,13 @@ class PacelineTrainer:
     def fit(self) -> Result:
         """Train, and return when the job has ended, also if it failed: look at `error`.
 
-        If this process ends, the job goes on.
+        If this process ends, the job goes on. While Ray has no room for a node, a line on standard
+        error says for which one.
         """
         connect(os.environ.get("RAY_ADDRESS", ""))
         pickled = ray.cloudpickle.dumps((self._function, self._config))
         submit(self._spec, {"function": pickled, "path.json": json.dumps(sys.path).encode()})
-        end = wait(self._spec.name)
+        end = wait(self._spec.name, tell)
         report = json.loads(Store(self._spec.name).read("report") or b"{}")
         return Result(metrics=report.get("metrics", {}), checkpoint=report.get("checkpoint"),
                       exit_code=end["exit_code"],

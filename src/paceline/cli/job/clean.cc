@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 
 #include "paceline/agent/memory/arena_shelf.h"
@@ -25,6 +26,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/job_place.h"
+#include "paceline/cli/job/ray_dir.h"
 #include "paceline/cli/settings/value.h"
 
 namespace paceline::cli {
@@ -173,6 +175,26 @@ void PlanTiers(const Environment& environment, Duration age, CleanPlan* plan) {
   }
 }
 
+// What actors of jobs on Ray left. An adapter's directory has only credentials, so it goes with its
+// actor. The others have journals and logs.
+void PlanRayDirs(const Environment& environment, std::optional<Duration> age, CleanPlan* plan) {
+  for (const RayDir& dir : RayDirs(environment)) {
+    if (dir.is_alive) continue;
+    if (dir.is_adapter()) {
+      plan->removed.push_back({"credentials of a Ray job", dir.path, "its adapter has ended"});
+      continue;
+    }
+    const auto job = ReadOwnJobPlace(dir.run_dir());
+    const std::string journal = dir.run_dir() + "/journal.db";
+    const bool has_journal = access(journal.c_str(), F_OK) == 0;
+    const Duration unchanged_for = UnchangedFor(has_journal ? journal : dir.path);
+    if (!age.has_value() || unchanged_for < *age || (job.ok() && !WhyAlive(*job).empty())) continue;
+    plan->removed.push_back(
+        {"directory of a Ray job", dir.path,
+         Concat(dir.part, " of ", dir.job, ", unchanged for ", ToString(unchanged_for))});
+  }
+}
+
 void PlanRunDir(const JobPlace& job, const std::string& why, const std::string& root,
                 CleanPlan* plan) {
   const std::string alive = WhyAlive(job);
@@ -269,7 +291,8 @@ void Report(Output& out, const CleanPlan& plan, bool is_dry) {
 }
 
 bool IsLasting(const Item& item) {
-  return item.kind == "run directory" || item.kind == "checkpoints on the local disk";
+  return item.kind == "run directory" || item.kind == "checkpoints on the local disk" ||
+         item.kind == "directory of a Ray job";
 }
 
 // Whether the user agrees to remove run directories, after a list of them.
@@ -320,9 +343,12 @@ int RunClean(Invocation& invocation) {
       const Duration age = ParseDuration(given->value).value_or(Duration::Infinite());
       PlanOldRunDirs(invocation.environment, age, root, &plan);
       PlanTiers(invocation.environment, age, &plan);
+      PlanRayDirs(invocation.environment, age, &plan);
       if (age < kAskedBelow && !is_dry && !invocation.line.Has("yes")) {
         if (Check no = AskToRemove(out, plan, given->value)) return out.Fail(*no);
       }
+    } else {
+      PlanRayDirs(invocation.environment, std::nullopt, &plan);
     }
   }
   if (!is_dry) Carry(&plan);
