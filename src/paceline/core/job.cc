@@ -155,10 +155,7 @@ std::string Job::Pending() const {
       std::string text = "trains with " + Counted(state_.world->seats.size(), "node") + ", " +
                          Counted(state_.world->world_size(), "rank");
       const uint32_t most = state_.NextBounds().nodes_max;
-      if (IsAboveChosen(state_)) {
-        return text + "; goes down to " + std::to_string(most) +
-               ", as requested, as soon as that costs no step";
-      }
+      if (IsAboveChosen(state_)) return text + "; " + ShrinkText(state_, watch_);
       if (state_.world->seats.size() >= most) return text;
       if (state_.growth.pending) return text + "; more nodes join after the next checkpoint";
       const bool is_chosen = state_.size.nodes == most;

@@ -120,11 +120,18 @@ void CheckpointLedger::PlanHold(Instant now, const CheckpointView& view) {
     branch_margin_ = 0;
     hold_.reset();
   }
+  // With an interval in steps the next hold is announced early, so it may be far away.
+  const bool is_too_late = view.is_hurried && failures_in_a_row_ == 0 && !persist_.has_value() &&
+                           hold_.has_value() && newest.step >= 0 && Ahead(newest) < *hold_;
+  if (is_too_late) {
+    MARK("a hold is brought forward");
+    hold_.reset();
+  }
   if (hold_.has_value() || persist_.has_value()) return;
   SavedStep hold = newest;
   if (view.is_hurried && failures_in_a_row_ == 0) {
     if (newest.step < 0) return;
-    MARK("a step is stored for a node that leaves");
+    MARK("a step is stored for a change of the world");
     hold = Ahead(newest);
   } else if (terms_->policy.kind == PersistPolicy::Kind::kSteps) {
     if (failures_in_a_row_ > 0 && now < due_at_) return;

@@ -114,5 +114,22 @@ TEST_F(IntervalTest, AStepIsStoredAtOnceForANodeThatLeaves) {
   EXPECT_EQ(book_.committed->saved.step, 12);
 }
 
+TEST_F(IntervalTest, AStepFarAwayIsNotWaitedForByANodeThatLeaves) {
+  terms_.policy = {.kind = PersistPolicy::Kind::kSteps, .steps = 1000};
+  Train(1, 10);
+  ASSERT_TRUE(IsAnnounced());
+  EXPECT_EQ(Order(0).hold->step, 1000);
+  is_hurried_ = true;
+  SaveAll(11);
+  Run();
+  EXPECT_EQ(Order(0).hold->step, 12);
+  Store();
+  EXPECT_EQ(book_.committed->saved.step, 12);
+  is_hurried_ = false;
+  SaveAll(13);
+  Run();
+  EXPECT_EQ(Order(0).hold->step, 1000) << "the interval goes on as before";
+}
+
 }  // namespace
 }  // namespace paceline::core

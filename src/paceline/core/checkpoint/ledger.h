@@ -46,7 +46,8 @@ struct CheckpointView {
   const World* world = nullptr;  // none between worlds
   std::string job_id;
   bool is_ending = false;      // the job stops: the newest step goes to storage now
-  bool is_hurried = false;     // a node is about to leave: the next step goes to storage
+  bool is_hurried = false;     // a node is about to leave, or the world to shrink: the next step
+                               // goes to storage
   uint32_t failures = 0;       // of the job so far
   Duration age;                // of the job
   bool has_lost_past = false;  // the nodes may have images from before this master's first record

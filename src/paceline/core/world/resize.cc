@@ -67,8 +67,18 @@ void OnSizeRequested(Turn& turn, const SizeRequested& event) {
   turn.watch().dirty = true;
 }
 
-bool IsAboveChosen(const JobState& state) {
-  return state.world.has_value() && state.world->seats.size() > state.NextBounds().nodes_max;
+std::string ShrinkText(const JobState& state, const Watch& watch) {
+  const std::string text =
+      "goes down to " + std::to_string(state.NextBounds().nodes_max) + ", as requested, ";
+  if (const auto saved = watch.checkpoints.newest_in_memory()) {
+    if (saved->step <= state.size.saved_step) return text + "after the next step that is saved";
+    return text + "when step " + std::to_string(saved->step) +
+           " or a later one is in storage, or in the memory of the nodes that stay";
+  }
+  if (watch.saved_step >= 0 || state.has_resumed) {
+    return text + "after the next checkpoint of the script";
+  }
+  return text + "after the first checkpoint of the script (--now does not wait)";
 }
 
 bool NoteShrink(Turn& turn) {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <string>
 
+#include "paceline/core/chosen_size.h"
 #include "paceline/core/turn.h"
 
 namespace paceline::core {
@@ -19,8 +20,9 @@ std::string WhyNotSize(const JobState& state, uint32_t nodes, Room* room);
 
 void OnSizeRequested(Turn& turn, const SizeRequested& event);
 
-// True if the world has more nodes than the next one may have.
-bool IsAboveChosen(const JobState& state);
+// What a world that is above the chosen size waits for: "goes down to 2, as requested, after the
+// next step that is saved".
+std::string ShrinkText(const JobState& state, const Watch& watch);
 
 // Shrinks the world to the chosen size if that is due. True: a record was emitted.
 bool NoteShrink(Turn& turn);
