@@ -208,7 +208,9 @@ def test_other_commands_on_a_host_without_jobs(make_job: Callable[..., Job]) -> 
     for words in (["ps"], ["clean", "--dry-run"], ["version"], ["config", "show"],
                   ["why", "PL-E012"]):
         ask_host(job, *words)
-    for words, code in ((["status"], 3), (["events", "--kind", "nothing"], 2), (["wait"], 3)):
+    for words, code in ((["status"], 3), (["events", "--kind", "nothing"], 2),
+                        (["wait", "--timeout", "1ms"], 3), (["trace"], 2),
+                        (["trace", "--last", "0s"], 2), (["scale", "--nodes", "9" * 20], 2)):
         done = job.command(*words, "--json")
         assert (done.returncode, checked(done.stdout)["schema"]) == (code, "paceline.error/1")
     doctor = job.command("doctor", "--json")

@@ -94,6 +94,9 @@ def test_a_trace_has_no_more_than_was_asked_for(job: Job) -> None:
     trace = traced(job, "--last", "1ms")
     times = [packet.timestamp for packets in trace.events.values() for packet in packets]
     assert max(times) - min(times) <= 1_000_000
+    missing = job.directory / "no such" / "job.pftrace"
+    refused = job.command("trace", "--job", str(job.run_dir), "-o", str(missing))
+    assert refused.returncode != 0 and f"mkdir -p '{missing.parent}'" in refused.stderr, refused
 
 
 def test_without_ranks_there_is_nothing_to_trace(job: Job) -> None:

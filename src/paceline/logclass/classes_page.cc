@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "paceline/base/text.h"
+#include "paceline/model/role_name.h"
 
 namespace paceline::logclass {
 namespace {
@@ -29,16 +30,6 @@ and what to do. The class is in `details` of the event `rank_failed` as `class`,
 This page is made by `paceline config docs classes` from the files of `log_classes/`; a test
 compares them.
 )";
-
-std::string_view RoleName(ExitCause::Role role) {
-  switch (role) {
-    case ExitCause::Role::kNone: return "";
-    case ExitCause::Role::kCause: return "cause";
-    case ExitCause::Role::kCascade: return "cascade";
-    case ExitCause::Role::kAdvice: return "advice";
-  }
-  return "";
-}
 
 std::string_view FamilyOf(std::string_view file) {
   file.remove_prefix(file.rfind('/') + 1);

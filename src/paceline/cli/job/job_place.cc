@@ -38,7 +38,7 @@ constexpr Flag kJobFlags[] = {
     {.dest = "on",
      .spellings = {"--on"},
      .metavar = "PLACE",
-     .help = "a job of a cluster: kubernetes/NAMESPACE/JOB"},
+     .help = "a job of a cluster: kubernetes/NAMESPACE/JOB, or ray/JOB"},
 };
 
 PlainJson ReadJson(const std::string& path) { return ParseJson(ReadText(path, kJobFileBytesMax)); }

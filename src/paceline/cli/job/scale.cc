@@ -1,7 +1,8 @@
 // `paceline scale`: the number of nodes of a job that trains.
 
-#include <algorithm>
 #include <cstdio>
+#include <string>
+#include <utility>
 
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
@@ -13,13 +14,17 @@
 namespace paceline::cli {
 namespace {
 
+// As --nnodes has it.
+constexpr int64_t kNodesAtMost = 100'000;
+
 constexpr Flag kScaleFlags[] = {
     {.dest = "nodes",
      .spellings = {"--nodes"},
      .kind = FlagKind::kInteger,
      .metavar = "N",
      .help = "the number of nodes from now on, within the limits of --nnodes",
-     .minimum = 1},
+     .minimum = 1,
+     .maximum = kNodesAtMost},
     {.dest = "now",
      .spellings = {"--now"},
      .kind = FlagKind::kSwitch,
@@ -125,11 +130,20 @@ std::string Outlook(const wire::JobStatus& status, const wire::ScaleRequest& req
 
 Problem SizeRefused(const JobPlace& place, const wire::ScaleRequest& request,
                     const std::string& why, const wire::JobStatus& status) {
+  std::string fix = "choose a number of nodes out of " + SizeLimits(status.size);
+  // No number would be accepted now.
+  if (status.phase == "finished") {
+    fix = place.run_dir.empty() || !place.on.empty()
+              ? "submit the job again, with the number of nodes that it is to have"
+              : ResumeCommand(place.run_dir) + ", then paceline scale";
+  } else if (status.phase == "stopping") {
+    fix = "nothing to do: the job ends; paceline wait " + NamedByFlag(place) + " returns then";
+  }
   return {.code = "PL-E115",
           .what = place.id + " cannot have " + Counted(request.nodes, "node"),
           .where = "--nodes " + std::to_string(request.nodes),
           .why = Visible(why),
-          .fix = "choose a number of nodes out of " + SizeLimits(status.size)};
+          .fix = std::move(fix)};
 }
 
 }  // namespace
@@ -152,11 +166,11 @@ int RunScale(Invocation& invocation) {
   const auto status = StatusOf(*place, kStatusPatience);
   if (!status.ok()) return out.Fail(status.problem());
   if (!changes) return ShowSize(*status, out);
-  const wire::ScaleRequest request{.nodes = static_cast<uint32_t>(std::min<int64_t>(
-                                       invocation.line.Number("nodes", 0), UINT32_MAX)),
-                                   .at_once = invocation.line.Has("now"),
-                                   .dry_run = invocation.line.Has("dry_run"),
-                                   .why = "paceline scale was typed"};
+  const wire::ScaleRequest request{
+      .nodes = static_cast<uint32_t>(invocation.line.Number("nodes", 0)),
+      .at_once = invocation.line.Has("now"),
+      .dry_run = invocation.line.Has("dry_run"),
+      .why = "paceline scale was typed"};
   if (status->phase == "finished") {
     return out.Fail(SizeRefused(*place, request, "the job has ended", *status));
   }

@@ -2,9 +2,13 @@
 
 #include "paceline/cli/job/wait.h"
 
+#include <poll.h>
+
+#include <algorithm>
 #include <optional>
 #include <string>
 
+#include "paceline/agent/socket/reactor.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
@@ -16,6 +20,9 @@ namespace paceline::cli {
 namespace {
 
 constexpr Duration kAnswerPatience = Duration::Seconds(2);
+// A job that was started in the background a moment ago is not in the registry yet.
+constexpr Duration kBirth = Duration::Seconds(5);
+constexpr int kBirthPauseMilliseconds = 50;
 
 constexpr Flag kWaitFlags[] = {
     {.dest = "for",
@@ -29,6 +36,23 @@ constexpr Flag kWaitFlags[] = {
      .metavar = "TIME",
      .help = "give up after this time with exit code 124"},
 };
+
+// The job, which may only be about to begin: `paceline run … &` goes before.
+Result<JobPlace> JobThatBegins(Invocation& invocation, Duration patience) {
+  const Duration limit = std::min(patience, kBirth);
+  const Instant deadline = agent::MonotonicNow() + limit;
+  for (bool is_told = false;; is_told = true) {
+    auto place = JobOf(invocation, JobUse::kHere);
+    if (place.ok() || place.problem().code != "PL-E022") return place;
+    if (agent::MonotonicNow() >= deadline) {
+      Problem problem = place.problem();
+      if (is_told) Append(&problem.why, "; none has begun within ", ToString(limit));
+      return problem;
+    }
+    if (!is_told) invocation.out.Say(Concat("no job is here yet; waits ", ToString(limit)));
+    poll(nullptr, 0, kBirthPauseMilliseconds);
+  }
+}
 
 }  // namespace
 
@@ -81,7 +105,7 @@ int RunWait(Invocation& invocation) {
   if (!goal.ok()) return out.Fail(goal.problem());
   const Duration patience =
       ParseDuration(invocation.line.Text("timeout")).value_or(Duration::Infinite());
-  const auto place = JobOf(invocation, JobUse::kHere);
+  const auto place = JobThatBegins(invocation, patience);
   if (!place.ok()) return out.Fail(place.problem());
   std::optional<int> code;
   std::string still;  // what it waits for, at the last look

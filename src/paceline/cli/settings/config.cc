@@ -1,6 +1,7 @@
 // `paceline config`: shows the current settings, and prints the pages that are made from tables.
 
 #include "paceline/base/json.h"
+#include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/error_codes.h"
 #include "paceline/cli/console/exit_code.h"
@@ -8,6 +9,7 @@
 #include "paceline/cli/flags/flags_page.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/request.h"
+#include "paceline/cli/settings/value.h"
 #include "paceline/logclass/builtin.h"
 #include "paceline/logclass/classes_page.h"
 #include "paceline/master/report/metrics.h"
@@ -37,6 +39,18 @@ bool Matches(const Setting& setting, const std::vector<std::string>& words) {
   return setting.key == words[1] || setting.section() == words[1];
 }
 
+// As paceline.toml writes it, where that differs from what a flag takes: a list is an array there.
+std::string ShownValue(const Setting& setting, const SettingValue& value) {
+  if (value.text.empty()) return "-";
+  if (setting.kind != FlagKind::kList) return Visible(value.text);
+  std::string array;
+  for (const std::string& item : ParseCommaList(value.text)) {
+    // A JSON string is a TOML string.
+    Append(&array, array.empty() ? "" : ", ", PrintJson(nlohmann::json(item)));
+  }
+  return Concat("[", array, "]");
+}
+
 int ShowSettings(Invocation& invocation) {
   Output& out = invocation.out;
   const std::vector<std::string>& words = invocation.line.positionals;
@@ -51,7 +65,7 @@ int ShowSettings(Invocation& invocation) {
     any = true;
     const SettingValue& value = invocation.settings.Get(setting.key);
     json["settings"][std::string(setting.key)] = {{"value", value.text}, {"origin", value.origin}};
-    rows.push_back({std::string(setting.key), value.text.empty() ? "-" : Visible(value.text)});
+    rows.push_back({std::string(setting.key), ShownValue(setting, value)});
     if (with_origin) rows.back().push_back(value.origin);
   }
   if (!any) {

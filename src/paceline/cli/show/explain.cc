@@ -115,6 +115,17 @@ std::vector<JobEvent> OutcomeOf(const std::vector<JobEvent>& events, const JobEv
   return outcome;
 }
 
+// A job that grows, or goes to a size that a user chose, without a failure.
+bool IsPlannedChange(const std::vector<JobEvent>& events, const JobEvent& decision) {
+  const std::string rung = DetailOf(decision, "rung");
+  const auto is_choice = [&](uint64_t cause) {
+    const JobEvent* event = Find(events, cause);
+    return event != nullptr && event->kind == "size_chosen";
+  };
+  return rung == "none" || (rung == "resize" &&
+                            std::any_of(decision.causes.begin(), decision.causes.end(), is_choice));
+}
+
 // What the job decided after its last progress and before `event`, oldest first. Decisions that are
 // in `evidence` are left out, because they are shown there.
 std::vector<JobEvent> TriedBefore(const std::vector<JobEvent>& events, const JobEvent& event,
@@ -125,8 +136,9 @@ std::vector<JobEvent> TriedBefore(const std::vector<JobEvent>& events, const Job
     if (older->seq >= event.seq || Find(evidence, older->seq) != nullptr) continue;
     if (IsOneOf(older->kind, {"job_created", "job_resumed", "progress_made"})) break;
     const std::string rung = DetailOf(*older, "rung");
-    const bool is_try = older->kind == "node_evicted" ||
-                        (older->kind == "recovery_decided" && rung != "stop" && rung != "wait");
+    const bool is_try =
+        older->kind == "node_evicted" || (older->kind == "recovery_decided" && rung != "stop" &&
+                                          rung != "wait" && !IsPlannedChange(events, *older));
     if (is_try) tried.push_back(*older);
   }
   std::reverse(tried.begin(), tried.end());

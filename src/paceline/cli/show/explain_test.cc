@@ -215,6 +215,19 @@ TEST(Explain, ListsWhatWasTriedSinceTheLastProgress) {
   EXPECT_TRUE(Explain(events, 13, "runs/a")->tried.empty());
 }
 
+// Event 7 of the two incidents is the decision that event 13 follows without progress.
+TEST(Explain, AChangeOfTheSizeWithoutAFailureIsNoTry) {
+  std::vector<JobEvent> events = TwoIncidents();
+  events[6].details["rung"] = "none";
+  EXPECT_TRUE(Explain(events, 13, "runs/a")->tried.empty()) << "it grew";
+  events[6].details["rung"] = "resize";
+  EXPECT_EQ(SeqsOf(Explain(events, 13, "runs/a")->tried), (std::vector<uint64_t>{7}))
+      << "a failure came first";
+  events[0] = Event(1, "size_chosen", {});
+  events[6].causes = {1};
+  EXPECT_TRUE(Explain(events, 13, "runs/a")->tried.empty()) << "a user asked for it";
+}
+
 TEST(Explain, ANodeThatWasTakenOutIsNamedOnceAndMayComeBack) {
   std::vector<JobEvent> events = TwoIncidents();
   events.resize(12);

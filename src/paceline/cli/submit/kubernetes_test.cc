@@ -58,6 +58,14 @@ TEST(ElasticJobOf, RefusesATemplateThatLeavesTheScriptsContainerOpen) {
   EXPECT_EQ(ElasticJobOf(nameless, {}).problem().what, "the job has no image");
 }
 
+TEST(ParseOnPlace, TheFixIsOfThePlatformThatWasMeant) {
+  EXPECT_EQ(ParseOnPlace("rayy", false).problem().fix, "--on kubernetes, or --on ray");
+  EXPECT_EQ(ParseOnPlace("rayy/train", true).problem().fix,
+            "--on kubernetes/NAMESPACE/JOB, or --on ray/JOB");
+  EXPECT_EQ(ParseOnPlace("ray/a/b", true).problem().fix, "--on ray/train");
+  EXPECT_EQ(ParseOnPlace("ray/Train", true).problem().fix, "--on ray/train");
+}
+
 TEST(ParseOnPlace, TakesANamespaceOrLeavesItToKubectl) {
   EXPECT_EQ(ParseOnPlace("kubernetes/team/train", true)->space, "team");
   EXPECT_EQ(ParseOnPlace("kubernetes/train", true)->job, "train");

@@ -51,6 +51,43 @@ Problem NoRings(const JobPlace& place) {
                  .fix = "run it on a host of the job, while the job runs"};
 }
 
+Problem NoTime(const std::string& asked) {
+  return Problem{.code = "PL-E003",
+                 .what = Concat("--last cannot be ", asked),
+                 .where = "the command line",
+                 .why = "a trace of no time is empty",
+                 .fix = "paceline trace --last 30s"};
+}
+
+Problem NoJsonForm() {
+  return Problem{.code = "PL-E010",
+                 .what = "paceline trace has no JSON to print",
+                 .where = "--json",
+                 .why = "a trace is a file in Perfetto's own form, which is binary",
+                 .fix =
+                     "leave --json out; ui.perfetto.dev opens the file, and paceline events --json "
+                     "prints the job's events"};
+}
+
+// The folder of the file, or "." for a bare name.
+std::string FolderOfTrace(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+Problem TraceNotWritten(const std::string& path, const absl::Status& status) {
+  const std::string folder = FolderOfTrace(path);
+  const bool is_there = ::access(folder.c_str(), F_OK) == 0;
+  return Problem{
+      .code = "PL-E016",
+      .what = "the trace was not written",
+      .where = path,
+      .why = is_there ? std::string(status.message()) : "there is no directory " + folder,
+      .fix = is_there ? "free space there, or name another file with -o"
+                      : "mkdir -p " + ShellWord(folder)};
+}
+
 std::string Summary(const std::string& path, const JobTrace& trace, Instant now) {
   std::string text = Concat("wrote ", Visible(path), ": ", Counted(trace.ranks, "rank"),
                             ", the last ", ToString(now - trace.from));
@@ -67,6 +104,10 @@ FlagTable TraceFlags() { return kTraceFlags; }
 
 int RunTrace(Invocation& invocation) {
   Output& out = invocation.out;
+  if (out.is_json()) return out.Fail(NoJsonForm());
+  const Duration last =
+      ParseDuration(invocation.line.Text("last", "30s")).value_or(Duration::Seconds(30));
+  if (last <= Duration()) return out.Fail(NoTime(invocation.line.Text("last")));
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
   const auto records = RecordsFromJournal(*place);
@@ -76,8 +117,6 @@ int RunTrace(Invocation& invocation) {
     events.push_back(event);
     return true;
   });
-  const Duration last =
-      ParseDuration(invocation.line.Text("last", "30s")).value_or(Duration::Seconds(30));
   TraceInput input{.job_id = place->id, .records = &*records, .events = &events};
   input.ranks = RanksHere(*place);
   if (input.ranks.empty()) return out.Fail(NoRings(*place));
@@ -87,13 +126,7 @@ int RunTrace(Invocation& invocation) {
   const JobTrace trace = MakeJobTrace(input);
   const std::string path = invocation.line.Text("file", "job.pftrace");
   const absl::Status written = ReplaceFile(path, trace.bytes, 0600);
-  if (!written.ok()) {
-    return out.Fail({.code = "PL-E016",
-                     .what = "the trace was not written",
-                     .where = path,
-                     .why = std::string(written.message()),
-                     .fix = "free space there, or name another file with -o"});
-  }
+  if (!written.ok()) return out.Fail(TraceNotWritten(path, written));
   out.Say(Summary(path, trace, input.now));
   return kExitDone;
 }

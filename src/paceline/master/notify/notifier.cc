@@ -141,8 +141,12 @@ std::string Notifier::Run(const std::string& line) {
   }
   const int status = ReapProcess(child->pid);
   if (has_ended && status == 0) return "";
-  const std::string how =
-      has_ended ? EndText(status) : Concat("it was killed after ", ToString(options_.timeout));
+  const bool is_too_late =
+      Clock::now() - began_ >= std::chrono::nanoseconds(options_.timeout.nanoseconds());
+  const std::string killed = is_too_late
+                                 ? Concat("it was killed after ", ToString(options_.timeout))
+                                 : std::string("it was killed because the master ended");
+  const std::string how = has_ended ? EndText(status) : killed;
   const std::string_view words = Trimmed(said);
   return words.empty() ? how : Concat(how, "; it said: ", CleanText(std::string(words)));
 }

@@ -5,6 +5,8 @@
 #include <utility>
 #include <variant>
 
+#include "paceline/model/role_name.h"
+
 namespace paceline::master {
 namespace {
 
@@ -21,16 +23,6 @@ std::string_view KindName(ExitCause::Kind kind) {
     case ExitCause::Kind::kHung: return "hung";
   }
   return "unknown";
-}
-
-std::string_view RoleName(ExitCause::Role role) {
-  switch (role) {
-    case ExitCause::Role::kNone: return "";
-    case ExitCause::Role::kCause: return "cause";
-    case ExitCause::Role::kCascade: return "cascade";
-    case ExitCause::Role::kAdvice: return "advice";
-  }
-  return "";
 }
 
 // Adds the details of a kind of fact to its sentence.
