@@ -76,12 +76,13 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@echo "make test-all: all of it passed"
 
 # The process-level half is in test and test-all, too: test_hang_cases.py is long, test_hangs.py not.
-test-diagnosis: setup  ## all tests of hangs and slow ranks: rules, evidence, and real ranks
+test-diagnosis: setup  ## all tests of hangs and slow ranks, and all drills: rules, evidence, real ranks
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target diagnose_test core_test
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(diagnose|core)'
 	$(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
-	  tests/e2e/test_run_dir_outage.py tests/e2e/test_slow_ranks.py tests/python/rank/test_flight.py
+	  tests/e2e/test_run_dir_outage.py tests/e2e/test_slow_ranks.py tests/e2e/test_drills.py \
+	  tests/python/rank/test_flight.py
 
 test-plan: setup  ## all tests of parallel plans: search, formats, and ranks that train by plans
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)

@@ -21,6 +21,7 @@ LONG_FILES = {
     "test_cycles.py",
     "test_deleted_prefix.py",
     "test_denied_store.py",
+    "test_drills.py",
     "test_elastic_loader.py",
     "test_far_disk.py",
     "test_foreign_launchers.py",
@@ -59,6 +60,9 @@ LONG_FILES = {
 
 # Tests of these files that are in `make test` all the same: the core of what the file is about.
 SHORT_TESTS = {
+    "test_drills_end_as_expected",
+    "test_a_kind_that_needs_consent_is_skipped_and_never_passed",
+    "test_what_makes_no_sense_is_refused",
     "test_a_killed_rank_goes_on_from_memory",
     "test_a_lost_node_is_replaced_and_goes_on_from_memory",
     "test_rows_that_ranks_cannot_share_are_refused[unseeded]",

@@ -17,12 +17,13 @@ from pathlib import Path
 import hosts as cluster
 import pytest
 from hosts import PREFIX, Host, ip, needs_hosts
-from job import DEADLINE_S, SCRIPTS, Job, JsonDict, eventually
+from job import DEADLINE_S, ROOT, SCRIPTS, Job, JsonDict, eventually
 from paceline._base.processes import stat_of
 
 pytest.importorskip("torch", reason="the script trains with torch")
 RANKS = 4
 SCRIPT = str(SCRIPTS / "hang_cases.py")
+FAULTS = str(ROOT / "python" / "paceline" / "_drill" / "faults.py")
 ONE = ["--standalone", "--nproc-per-node", str(RANKS)]
 # In place of the times until a rank is acted on, of those that have one.
 ACT_AFTER = 4.0
@@ -100,10 +101,15 @@ def all_wait_and_nobody_is_to_blame(job: Job, call: str) -> None:
     assert job.events("rank_failed") == []
 
 
-def line_of(text: str) -> int:
+def line_of(text: str, path: str = SCRIPT) -> int:
     """Where that text stands in the script of these tests."""
-    lines = Path(SCRIPT).read_text().splitlines()
+    lines = Path(path).read_text().splitlines()
     return next(number for number, line in enumerate(lines, 1) if text in line)
+
+
+def place_of_fault(text: str) -> str:
+    """The same in the faults that the script imports."""
+    return f"faults.py:{line_of(text, FAULTS)}"
 
 
 # ---- one rank, while it trains ----
@@ -115,7 +121,7 @@ def line_of(text: str) -> int:
 def test_a_rank_that_hangs_in_its_step(job: Job, case: str, text: str, words: str) -> None:
     start(job, case)
     judged = until_restarted(job)
-    line = f"hang_cases.py:{line_of(text)}"
+    line = place_of_fault(text)
     expected = rf"Rank 1 on node0 {words.format(line=re.escape(line))}\. {OTHERS}$"
     assert re.match(expected, judged["sentence"]), judged["sentence"]
 
@@ -216,8 +222,9 @@ def locked(tmp_path: Path) -> Iterator[Path]:
 def test_a_loader_that_waits_for_a_file_in_one_rank(job: Job, fifo: Path, workers: int) -> None:
     start(job, "fifo", "--path", str(fifo), "--workers", str(workers))
     judged = until_restarted(job)
+    script = "hang_cases" if workers else "faults"  # a worker's line is not known
     assert re.match(
-        rf"Rank 1 on node0 does not go on in hang_cases\.py:\d+, data; it waits in read of "
+        rf"Rank 1 on node0 does not go on in {script}\.py:\d+, data; it waits in read of "
         rf"{re.escape(str(fifo))}.*\. {OTHERS}$", judged["sentence"]), judged["sentence"]
 
 
@@ -252,9 +259,9 @@ def silent() -> Iterator[int]:
 def test_a_server_that_does_not_answer_one_rank(job: Job, silent: int) -> None:
     start(job, "answer", "--port", str(silent))
     judged = until_restarted(job)
-    line = line_of("server.recv(1)")
+    line = re.escape(place_of_fault("server.recv(1)"))
     assert re.match(
-        rf"Rank 1 on node0 does not go on in hang_cases\.py:{line}, forward; it waits in receive "
+        rf"Rank 1 on node0 does not go on in {line}, forward; it waits in receive "
         rf"from 127\.0\.0\.1:{silent}\. {OTHERS}$", judged["sentence"]), judged["sentence"]
 
 

@@ -13,10 +13,9 @@ import ctypes
 import fcntl
 import io
 import os
-import re
 import signal
 import socket
-import threading
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,9 +25,14 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset
-from waiting import until_others_wait
 
-FOREVER = 10**6
+# The faults of `paceline drill`, from the source: a verdict names no line of an installed package.
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python" / "paceline" / "_drill"))
+
+import faults
+from faults import FOREVER, read_fifo
+from others import until_others_wait
+
 CLONE_NEWNS = 0x20000
 MS_BIND, MS_REC, MS_PRIVATE = 0x1000, 0x4000, 0x40000
 AGAIN = {"order", "shape"}  # mistakes of the script: each start makes them anew
@@ -110,11 +114,6 @@ class Batches(Dataset[torch.Tensor]):
 
 
 # ---- in the loader ----
-def read_fifo(path: Path) -> None:
-    with open(path, "rb", buffering=0) as fifo:
-        fifo.read(1)
-
-
 def lock_file(path: Path) -> None:
     with open(path, "rb") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -129,33 +128,6 @@ IN_LOADER: dict[str, Callable[[Path], None]] = {
 
 
 # ---- in forward ----
-def stop(script: Script) -> None:
-    os.kill(os.getpid(), signal.SIGSTOP)
-
-
-def hold_the_interpreter_lock(script: Script) -> None:
-    ctypes.PyDLL(None).sleep(FOREVER)
-
-
-def loop_in_c(script: Script) -> None:
-    re.match(r"(a+)+$", "a" * 64 + "b")
-
-
-def deadlock(script: Script) -> None:
-    first, second = threading.Lock(), threading.Lock()
-    both = threading.Barrier(2)
-
-    def other() -> None:
-        with second:
-            both.wait()
-            first.acquire()
-
-    threading.Thread(target=other, daemon=True).start()
-    with first:
-        both.wait()
-        second.acquire()
-
-
 def slow(script: Script) -> None:
     time.sleep(script.options.seconds)
 
@@ -166,11 +138,6 @@ def compile_slowly(script: Script) -> None:
         return graph.forward
 
     torch.compile(lambda batch: batch + 1, backend=backend)(torch.ones(4))
-
-
-def wait_for_answer(script: Script) -> None:
-    with socket.create_connection(("127.0.0.1", script.options.port)) as server:
-        server.recv(1)
 
 
 def ask_for_name(script: Script) -> None:
@@ -188,8 +155,10 @@ def ask_for_name(script: Script) -> None:
 
 
 IN_FORWARD: dict[str, Callable[[Script], None]] = {
-    "stop": stop, "gil": hold_the_interpreter_lock, "loop": loop_in_c, "deadlock": deadlock,
-    "slow": slow, "teacher": slow, "compile": compile_slowly, "answer": wait_for_answer,
+    "stop": lambda _: faults.stop(), "gil": lambda _: faults.hold_the_interpreter_lock(),
+    "loop": lambda _: faults.loop_in_c(), "deadlock": lambda _: faults.deadlock(),
+    "slow": slow, "teacher": slow, "compile": compile_slowly,
+    "answer": lambda script: faults.wait_for_answer(script.options.port),
     "name": ask_for_name}
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import sys
 import threading
 import time
 from pathlib import Path
@@ -20,7 +21,10 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from waiting import until_others_wait
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python" / "paceline" / "_drill"))
+
+from others import until_others_wait
 
 
 def forward(model: torch.nn.Module, batch: torch.Tensor) -> torch.Tensor:

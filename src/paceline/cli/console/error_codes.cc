@@ -301,6 +301,15 @@ constexpr ErrorCode kCodes[] = {
      "`paceline plan --show` prints the plan that a job's ranks carry out. A script has one from "
      "its "
      "call of paceline.parallel.parallelize on; a script that never calls it has none."},
+    {"PL-E165", "there is no such kind of drill", kExitUsage,
+     "`paceline drill` without arguments lists the kinds, with what each does and what must "
+     "follow."},
+    {"PL-E166", "this kind of drill needs its own job", kExitUsage,
+     "Some faults are a part of the script: its loader, its collectives or its loss. They are "
+     "rehearsed only in the drill's own small job, without a script of yours."},
+    {"PL-E167", "no drill can be held on this host", kExitUsage,
+     "The drills' job trains with torch over gloo, and needs a folder of its own in /tmp. The "
+     "message says what is missing."},
 
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, and the master needs one per agent. Raise the "
