@@ -11,6 +11,8 @@ from typing import Any, Literal, cast
 
 from torch import nn
 
+from paceline.parallel import planner
+
 Kind = Literal["sequential", "transformers", "modules", "whole"]
 
 
@@ -79,6 +81,11 @@ def _of_transformers(model: nn.Module) -> Layers | None:
     return Layers(names, "transformers", "")
 
 
+def config_of(model: nn.Module) -> Any:
+    """The config of a model of transformers; None for others."""
+    return getattr(model, "config", None)
+
+
 def _of_module_list(model: nn.Module) -> Layers | None:
     lists = [(name, one) for name, one in model.named_modules() if isinstance(one, nn.ModuleList)]
     lists = [(name, one) for name, one in lists if len(one) > 0]
@@ -88,8 +95,9 @@ def _of_module_list(model: nn.Module) -> Layers | None:
     # blocks.
     path, _ = max(lists, key=lambda one: sum(p.numel() for p in one[1].parameters()))
     kind = type(model).__qualname__
-    why = f"the forward pass of {kind} cannot be cut: it is no nn.Sequential, and has no " \
-          "pipeline plan of transformers"  # fmt: skip
+    lacks = planner.lacks("pipeline", str(getattr(config_of(model), "model_type", "")))
+    why = f"the forward pass of {kind} cannot be cut: it is no nn.Sequential, and " \
+          f"{lacks or 'has no pipeline plan of transformers'}"  # fmt: skip
     return Layers(list(_along(model, "", path)), "modules", why)
 
 

@@ -28,6 +28,17 @@ def digest(plan: str) -> str:
     return _checked(_native.plan_digest, plan)
 
 
+def lacks(kind: str, model_type: str) -> str:
+    """That transformers has no such plan, as one sentence; "" if it has one or is not known.
+
+    `kind` is "tensor" or "pipeline". `paceline plan` marks its plans by the same table.
+    """
+    found = _native.library_plans().get(model_type)
+    if found is None or found[("tensor", "pipeline").index(kind)]:
+        return ""
+    return f"transformers has no {kind} plan for {model_type} models"
+
+
 def _checked(call: Callable[..., T], *texts: str) -> T:
     try:
         return call(*texts)

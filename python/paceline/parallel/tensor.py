@@ -15,9 +15,10 @@ from typing import Any, cast
 
 from torch import nn
 
+from paceline.parallel import planner
 from paceline.parallel.annotate import part_of
 from paceline.parallel.errors import PlanError
-from paceline.parallel.layers import told
+from paceline.parallel.layers import config_of, told
 
 Json = dict[str, Any]
 
@@ -65,6 +66,8 @@ def _foreign(model: nn.Module) -> tuple[dict[str, str], str]:
     patterns = _of_transformers(model)
     if not patterns:
         kind = type(model).__qualname__
+        if why := planner.lacks("tensor", str(getattr(config_of(model), "model_type", ""))):
+            return {}, f"{why}, and {kind} has no parallel.split"
         return {}, f"{kind} has neither a tensor-parallel plan of transformers nor a parallel.split"
     styles: dict[str, str] = {}
     for name, _ in model.named_modules():

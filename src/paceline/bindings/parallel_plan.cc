@@ -1,14 +1,22 @@
-// _native.choose_plan, check_plan and plan_digest: the parallel planner, JSON texts in and out
+// _native.choose_plan, check_plan, plan_digest, plan_needs and library_plans: the parallel planner,
+// JSON texts in and out
 // (docs/formats/parallel_plan.md).
+#include <nanobind/stl/map.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "paceline/base/text.h"
 #include "paceline/bindings/bindings.h"
+#include "paceline/plan/family/family.h"
+#include "paceline/plan/family/needs.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/search.h"
 
@@ -60,6 +68,22 @@ std::string DigestOfPlan(const std::string& text) {
   return plan::DigestOf(Read(plan::ReadPlan(text), "the plan"));
 }
 
+std::vector<std::string> NeedsOfPlan(const std::string& text, const std::string& model_type) {
+  const ParallelPlan chosen = Read(plan::ReadPlan(text), "the plan");
+  return plan::NeedsTexts(plan::NeedsOf(model_type, chosen));
+}
+
+// By model type: whether transformers has a tensor plan and a pipeline plan for it.
+std::map<std::string, std::pair<bool, bool>> LibraryPlans() {
+  std::map<std::string, std::pair<bool, bool>> plans;
+  for (const plan::Family* family : plan::Families()) {
+    for (const plan::ModelType& type : family->types) {
+      plans.emplace(type.name, std::pair(type.has_tensor_plan, type.has_pipeline_plan));
+    }
+  }
+  return plans;
+}
+
 }  // namespace
 
 void BindParallelPlan(nanobind::module_& module) {
@@ -68,6 +92,8 @@ void BindParallelPlan(nanobind::module_& module) {
   module.def("check_plan", &CheckedPlan, nanobind::arg("plan"), nanobind::arg("summary"),
              nanobind::arg("cluster"));
   module.def("plan_digest", &DigestOfPlan, nanobind::arg("plan"));
+  module.def("plan_needs", &NeedsOfPlan, nanobind::arg("plan"), nanobind::arg("model_type"));
+  module.def("library_plans", &LibraryPlans);
 }
 
 }  // namespace paceline::bindings

@@ -119,6 +119,8 @@ struct ParallelPlan {
   double bound = 0;  // seconds
   std::string because;
   std::vector<RejectedPlan> rejected;
+  // What carrying it out needs that paceline or the model's library does not have; empty: nothing.
+  std::vector<std::string> needs;
 };
 
 }  // namespace paceline

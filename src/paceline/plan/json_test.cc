@@ -5,6 +5,7 @@
 #include "paceline/base/text.h"
 #include "paceline/plan/devices.h"
 #include "paceline/plan/family/family.h"
+#include "paceline/plan/family/needs.h"
 #include "paceline/plan/search.h"
 
 namespace paceline::plan {
@@ -259,14 +260,45 @@ TEST(Families, AModelMayGiveTheSizeOfItsHeads) {
 }
 
 TEST(Families, APlanSaysWhatTheLibraryCannotDivide) {
-  const std::string gpt = R"({"model_type": "gpt2"})";
   ParallelPlan plan = {.tensor = 2, .stages = std::vector<PlanStage>(1)};
-  EXPECT_NE(LibraryLacks(gpt, plan).find("no tensor plan for gpt2 models"), std::string::npos);
-  EXPECT_EQ(LibraryLacks(R"({"model_type": "llama"})", plan), "");
+  const auto tensor = NeedsTexts(NeedsOf("gpt2", plan));
+  ASSERT_EQ(tensor.size(), 1);
+  EXPECT_EQ(tensor[0], "a tensor plan for gpt2 models, which transformers does not have");
+  EXPECT_TRUE(NeedsOf("llama", plan).empty());
   plan.stages.resize(2);
-  EXPECT_NE(LibraryLacks(gpt, plan).find("add --only tp=1,pp=1"), std::string::npos);
-  EXPECT_EQ(LibraryLacks(gpt, ParallelPlan{.stages = std::vector<PlanStage>(1)}), "");
-  EXPECT_EQ(LibraryLacks("", plan), "");
+  ASSERT_EQ(NeedsOf("gpt2", plan).size(), 2);
+  EXPECT_EQ(NeedsOf("gpt2", plan)[1].only, "pp=1");
+  EXPECT_TRUE(NeedsOf("gpt2", ParallelPlan{.stages = std::vector<PlanStage>(1)}).empty());
+  EXPECT_TRUE(NeedsOf("", plan).empty());
+  EXPECT_EQ(ModelTypeOf(R"({"model_type": "gpt2"})"), "gpt2");
+  EXPECT_EQ(ModelTypeOf("gpt-175b"), "gpt2");
+  EXPECT_EQ(ModelTypeOf("llama-8b"), "llama");
+  EXPECT_EQ(ModelTypeOf("[1]"), "");
+}
+
+// transformers divides the head too, and refuses a head that shares its weight.
+TEST(Families, AHeadIsDividedAsTheLibraryDividesIt) {
+  const auto untied = SummaryOfPreset("llama-8b", {});
+  ASSERT_TRUE(untied.ok());
+  EXPECT_EQ(untied->no_tensor, "");
+  EXPECT_EQ(untied->rows.back().tensor->flops, untied->rows.back().flops);
+  EXPECT_EQ(untied->rows.back().tensor->exchanges, 1);
+  const auto tied = SummaryOfPreset("llama-1b", {});
+  ASSERT_TRUE(tied.ok());
+  EXPECT_EQ(tied->no_tensor, "lm_head and model.embed_tokens share a weight");
+  const auto odd = SummaryOfConfig(
+      LlamaOf(R"("hidden_size": 64, "num_attention_heads": 4, "vocab_size": 1002)"), {});
+  ASSERT_TRUE(odd.ok()) << odd.failure().message;
+  EXPECT_EQ(odd->tensor_divides, 2);
+}
+
+TEST(Json, APlanKeepsItsNeeds) {
+  ParallelPlan plan = {.stages = {{0, 1, {0}}}, .needs = {"sequence parallelism"}};
+  const auto again = ReadPlan(PrintPlan(plan));
+  ASSERT_TRUE(again.ok()) << again.failure().message;
+  EXPECT_EQ(again->needs, plan.needs);
+  plan.needs.clear();
+  EXPECT_EQ(PrintPlan(plan).find("needs"), std::string::npos);
 }
 
 // The published sizes (Meta's and OpenAI's model cards, Megatron-LM's paper), in billions.

@@ -19,6 +19,7 @@ constexpr uint64_t kBatchMax = uint64_t{1} << 32;
 constexpr size_t kStagesMax = 1024;
 constexpr size_t kRejectedReadMax = 64;
 constexpr size_t kSentenceMax = 4096;
+constexpr size_t kNeedsMax = 16;
 
 Json OrNull(const std::optional<double>& number) {
   return number.has_value() ? Json(*number) : Json(nullptr);
@@ -159,6 +160,10 @@ Result<ParallelPlan> ReadPlan(std::string_view text) {
   ReadPredicted(fields, plan.predicted);
   plan.bound = fields.Number("bound");
   plan.because = fields.Text("because", std::nullopt, kSentenceMax);
+  for (const nlohmann::json& need : fields.List("needs", kNeedsMax, true)) {
+    if (!need.is_string()) fields.Refuse("needs has an entry that is no text");
+    plan.needs.push_back(need.is_string() ? need.get<std::string>() : "");
+  }
   const nlohmann::json& rejected = fields.List("rejected", kRejectedReadMax);
   for (size_t i = 0; i < rejected.size(); ++i) {
     plan.rejected.push_back(ReadRejected(fields, rejected[i], i));
@@ -178,6 +183,7 @@ std::string PrintPlan(const ParallelPlan& plan) {
                        {"utilization", OrNull(plan.predicted.utilization)}};
   json["bound"] = plan.bound;
   json["because"] = plan.because;
+  if (!plan.needs.empty()) json["needs"] = plan.needs;
   json["rejected"] = Json::array();
   for (const RejectedPlan& one : plan.rejected) {
     json["rejected"].push_back(

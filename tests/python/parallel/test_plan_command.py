@@ -96,12 +96,22 @@ def test_a_config_whose_library_cannot_carry_out_the_plan_says_so(tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "175.23 billion parameters" in done.stdout  # with a head of its own
     assert "means the one with the most memory, and not A100-40G" in done.stdout
-    assert "transformers has no " in done.stdout and " plan for gpt2 models" in done.stdout
+    assert re.search(r"needs:  a tensor plan for gpt2 models, which transformers does not have",
+                     done.stdout)  # fmt: skip
+    assert re.search(r"--only tp=1(,pp=1)? looks for a plan that parallelize carries out",
+                     done.stdout)  # fmt: skip
     rate = re.search(r"rate    (\d+) TFLOP/s a device, (\d+) % of the peak", done.stdout)
     assert rate is not None, done.stdout
     predicted = planned(*words)["predicted"]
     assert float(rate[1]) == round(predicted["device_flops"] / 1e12)
     assert float(rate[2]) == round(100 * predicted["utilization"])
+
+
+def test_a_plan_by_name_says_what_it_needs() -> None:
+    words = ("--model", "gpt-175b", "--cluster", "A100:1024", "--global-batch", "1536")
+    assert planned(*words)["needs"]  # transformers divides no gpt2
+    carried_out = planned("--model", "llama-8b", "--cluster", "H100:64", "--only", "tp=2,pp=2")
+    assert carried_out["tensor"] == 2 and "needs" not in carried_out
 
 
 def test_output_that_finds_no_room_is_an_error() -> None:

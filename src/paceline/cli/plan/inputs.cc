@@ -234,6 +234,7 @@ Check ReadModel(Invocation& invocation, const std::string& name, PlanInputs* inp
     auto summary = plan::SummaryOfPreset(name, wishes);
     if (summary.ok()) {
       inputs->model = *std::move(summary);
+      inputs->model_type = plan::ModelTypeOf(name);
       return std::nullopt;
     }
     return BadValue(Concat("no model is known as ", name), "--model", summary.failure().message,
@@ -246,7 +247,7 @@ Check ReadModel(Invocation& invocation, const std::string& name, PlanInputs* inp
   auto summary = is_config ? plan::SummaryOfConfig(*text, wishes) : plan::ReadSummary(*text);
   if (summary.ok()) {
     inputs->model = *std::move(summary);
-    if (is_config) inputs->config = *text;
+    if (is_config) inputs->model_type = plan::ModelTypeOf(*text);
     return std::nullopt;
   }
   const std::string& why = summary.failure().message;

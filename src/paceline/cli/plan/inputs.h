@@ -20,7 +20,8 @@ struct PlanInputs {
   ModelSummary model;
   Cluster cluster;
   plan::PlanWishes wishes;
-  std::string config = {};  // the text of the model's config.json, if it was given as one
+  // Of a model by name or from a config.json, as transformers calls it: "llama". "": not known.
+  std::string model_type = {};
 };
 
 Result<PlanInputs> ReadPlanInputs(Invocation& invocation);

@@ -13,7 +13,7 @@
 #include "paceline/cli/plan/stages.h"
 #include "paceline/plan/axis/axis.h"
 #include "paceline/plan/explain.h"
-#include "paceline/plan/family/family.h"
+#include "paceline/plan/family/needs.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/search.h"
 #include "paceline/plan/utilization.h"
@@ -93,6 +93,18 @@ void PrintRejected(Output& out, const ParallelPlan& plan) {
   out.Data(Table(rows, out.width()));
 }
 
+// What the plan needs before `parallelize` can carry it out, and the flag for a plan without needs.
+void PrintNeeds(Output& out, const PlanInputs& inputs, const ParallelPlan& plan) {
+  std::vector<std::string_view> only;
+  for (const plan::PlanNeed& need : plan::NeedsOf(inputs.model_type, plan)) {
+    out.DataLine(Visible(Concat("needs:  ", need.what)));
+    only.push_back(need.only);
+  }
+  if (only.empty()) return;
+  out.DataLine(Concat("        --only ", JoinWith(only, ","),
+                      " looks for a plan that parallelize carries out"));
+}
+
 void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& plan) {
   const PlanCost& cost = plan.predicted;
   out.DataLine(out.Painted(Paint::kBold, Visible(plan::WordsOf(plan))));
@@ -114,9 +126,7 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
   out.DataLine(Concat("batch   ", plan.global_batch, " samples: ", Counted(plan.data, "replica"),
                       " with ", SharesText(plan), ", in ", plan.micro_batches,
                       plan.micro_batches == 1 ? " pass" : " passes"));
-  if (const std::string lacks = plan::LibraryLacks(inputs.config, plan); !lacks.empty()) {
-    out.DataLine(Concat("note    ", Visible(lacks)));
-  }
+  PrintNeeds(out, inputs, plan);
   out.DataLine("");
   PrintStages(out, plan);
   for (const DeviceType& type : inputs.cluster.types) {
@@ -163,9 +173,10 @@ int RunPlan(Invocation& invocation) {
     if (!wish.ok()) return out.Fail(wish.problem());
     asked = *wish;
   }
-  const auto answer = plan::ChoosePlan(inputs->model, inputs->cluster, inputs->wishes);
+  auto answer = plan::ChoosePlan(inputs->model, inputs->cluster, inputs->wishes);
   if (const auto* none = std::get_if<plan::NoPlan>(&answer)) return out.Fail(AsProblem(*none));
-  const auto& chosen = std::get<ParallelPlan>(answer);
+  auto& chosen = std::get<ParallelPlan>(answer);
+  chosen.needs = plan::NeedsTexts(plan::NeedsOf(inputs->model_type, chosen));
   if (asked) {
     PrintWhyNot(out, *inputs, chosen, *asked);
     return kExitDone;

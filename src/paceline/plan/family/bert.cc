@@ -22,11 +22,10 @@ Result<TransformerSize> ReadBert(const nlohmann::json& config) {
 const Family& BertFamily() {
   static const Family kFamily = {
       .name = "bert",
-      .model_types = {"bert", "roberta"},
+      .types = {{"bert", false, false, true}, {"roberta", false, false, true}},
       .names = {"embeddings", "encoder.layer.{}", "cls"},
       .learns_positions = true,
       .token_types = 2,
-      .ties_head = true,
       .presets =
           {
               {"bert-base", {"bert-base", 768, 12, 12, 12, 3072, 30522, 512, false, true}},

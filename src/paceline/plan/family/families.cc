@@ -91,22 +91,47 @@ std::string WhyUntrainable(const nlohmann::json& config) {
 }
 
 // Hugging Face's name for it in each family.
-Result<bool> TiesHead(const Family& family, const nlohmann::json& config) {
+Result<bool> TiesHead(const ModelType& type, const nlohmann::json& config) {
   const auto said = config.find("tie_word_embeddings");
   const bool is_said = said != config.end() && !said->is_null();
-  if (!family.ties_head.has_value() || !is_said) return family.ties_head.value_or(false);
+  if (!type.ties_head.has_value() || !is_said) return type.ties_head.value_or(false);
   if (said->is_boolean()) return said->get<bool>();
   return Failure{.kind = FailureKind::kInvalid,
                  .message = "tie_word_embeddings is neither true nor false"};
 }
 
-}  // namespace
-
-std::vector<const Family*> Families() {
-  return {&LlamaFamily(), &GptFamily(), &BertFamily(), &VitFamily()};
+LayerRow HeadOf(const Family& family, const ModelType& type, const TransformerSize& size,
+                double value_bytes) {
+  const auto hidden = static_cast<double>(size.hidden);
+  const auto words = static_cast<double>(size.vocabulary);
+  const double scores = static_cast<double>(size.sequence) * words;
+  LayerRow row = {.name = std::string(family.names.head),
+                  .flops = 2 * scores * hidden,
+                  .parameters = static_cast<uint64_t>(size.ties_head ? 0 : words * hidden),
+                  .saved = static_cast<uint64_t>(scores * 4),  // the loss is computed in fp32
+                  .output = static_cast<uint64_t>(scores * value_bytes)};
+  // transformers divides the head and gathers the scores. A script that divides the model itself,
+  // as Megatron-LM does, computes the loss of divided scores.
+  const bool gathers = type.has_tensor_plan;
+  row.tensor = TensorSplit{.parameters = row.parameters,
+                           .flops = row.flops,
+                           .saved = gathers ? 0 : row.saved,
+                           .exchanges = gathers ? 1u : 0u};
+  return row;
 }
 
-ModelSummary SummaryOf(const Family& family, const TransformerSize& given,
+// Limits the degrees of tensor parallelism to those that divide the head too, where transformers
+// divides it. Elsewhere the head stays whole if its size does not fit.
+void DivideHead(const ModelType& type, const TransformerSize& size, ModelSummary& summary) {
+  if (type.has_tensor_plan) {
+    summary.tensor_divides =
+        static_cast<uint32_t>(std::gcd<uint64_t>(summary.tensor_divides, size.vocabulary));
+  } else if (size.vocabulary % summary.tensor_divides != 0) {
+    summary.rows.back().tensor.reset();
+  }
+}
+
+ModelSummary SummaryOf(const Family& family, const ModelType& type, const TransformerSize& given,
                        const SummaryWishes& wishes) {
   TransformerSize size = given;
   if (wishes.sequence > 0) size.sequence = wishes.sequence;
@@ -129,25 +154,32 @@ ModelSummary SummaryOf(const Family& family, const TransformerSize& given,
                           .saved = output,
                           .output = output});
   summary.rows.push_back(BlockOf(family, size, value_bytes));
-  const double scores = tokens * words;
-  summary.rows.push_back(
-      {.name = std::string(family.names.head),
-       .flops = 2 * scores * hidden,
-       .parameters = static_cast<uint64_t>(size.ties_head ? 0 : words * hidden),
-       .saved = static_cast<uint64_t>(scores * 4),  // the loss is computed in fp32
-       .output = static_cast<uint64_t>(scores * value_bytes)});
+  summary.rows.push_back(HeadOf(family, type, size, value_bytes));
+  DivideHead(type, size, summary);
   if (size.ties_head) {
     summary.no_pipeline = Concat(family.names.head, " shares its weight with ",
                                  family.names.embedding, ", and a cut would part them");
+    if (type.has_tensor_plan) {
+      summary.no_tensor =
+          Concat(family.names.head, " and ", family.names.embedding, " share a weight");
+    }
   }
   return summary;
+}
+
+}  // namespace
+
+std::vector<const Family*> Families() {
+  return {&LlamaFamily(), &GptFamily(), &BertFamily(), &VitFamily()};
 }
 
 Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes) {
   std::vector<std::string_view> names;
   for (const Family* family : Families()) {
     for (const Preset& preset : family->presets) {
-      if (preset.name == name) return SummaryOf(*family, preset.size, wishes);
+      if (preset.name == name) {
+        return SummaryOf(*family, family->types[0], preset.size, wishes);
+      }
       names.push_back(preset.name);
     }
   }
@@ -166,42 +198,44 @@ Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes&
   if (type == config.end() || !type->is_string()) return refused("model_type is missing");
   std::vector<std::string_view> known;
   for (const Family* family : Families()) {
-    for (const std::string_view one : family->model_types) {
-      known.push_back(one);
-      if (type->get_ref<const std::string&>() != one) continue;
+    for (const ModelType& one : family->types) {
+      known.push_back(one.name);
+      if (type->get_ref<const std::string&>() != one.name) continue;
       ASSIGN_OR_RETURN(TransformerSize size, family->read(config));
+      if (size.head_size == 0) size.head_size = one.head_size;
       if (std::string why = WhyUnbuildable(*family, size, config); !why.empty()) {
         return refused(std::move(why));
       }
       if (std::string why = WhyUntrainable(config); !why.empty()) return refused(std::move(why));
-      ASSIGN_OR_RETURN(size.ties_head, TiesHead(*family, config));
-      return SummaryOf(*family, size, wishes);
+      ASSIGN_OR_RETURN(size.ties_head, TiesHead(one, config));
+      return SummaryOf(*family, one, size, wishes);
     }
   }
   return refused(Concat("model_type \"", type->get_ref<const std::string&>().substr(0, 60),
                         "\" is none of ", JoinWith(known, ", ")));
 }
 
-std::string LibraryLacks(std::string_view text, const ParallelPlan& plan) {
-  const nlohmann::json config = ParseJson(text);
+std::string ModelTypeOf(std::string_view preset_or_config) {
+  for (const Family* family : Families()) {
+    for (const Preset& preset : family->presets) {
+      if (preset.name == preset_or_config) return std::string(family->types[0].name);
+    }
+  }
+  const nlohmann::json config = ParseJson(preset_or_config);
+  if (!config.is_object()) return "";
   const auto named = config.find("model_type");
   if (named == config.end() || !named->is_string()) return "";
-  const std::string& type = named->get_ref<const std::string&>();
-  for (const Family* family : Families()) {
-    const auto& types = family->model_types;
-    if (std::find(types.begin(), types.end(), type) == types.end()) continue;
-    std::vector<std::string_view> lacking;
-    if (plan.tensor > 1 && !family->has_tensor_plan) lacking.push_back("tensor");
-    if (plan.stages.size() > 1 && !family->has_pipeline_plan) lacking.push_back("pipeline");
-    if (lacking.empty()) return "";
-    return Concat("transformers has no ", JoinWith(lacking, " and no "), " plan for ", type,
-                  " models, so this plan needs a script that divides the model itself; else add "
-                  "--only ",
-                  lacking.size() == 2 ? "tp=1,pp=1"
-                  : plan.tensor > 1   ? "tp=1"
-                                      : "pp=1");
+  return named->get<std::string>();
+}
+
+const ModelType* FindModelType(std::string_view name) {
+  static const std::vector<const Family*> kFamilies = Families();
+  for (const Family* family : kFamilies) {
+    for (const ModelType& type : family->types) {
+      if (type.name == name) return &type;
+    }
   }
-  return "";
+  return nullptr;
 }
 
 bool IsGiven(const nlohmann::json& config, const char* key) {

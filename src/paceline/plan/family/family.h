@@ -51,19 +51,27 @@ struct Preset {
   TransformerSize size;
 };
 
-struct Family {
-  std::string_view name;
-  std::vector<std::string_view> model_types;  // `model_type` of Hugging Face's config.json
-  FamilyNames names;
-  bool learns_positions = false;  // a table with a row for each token of a sample
-  uint32_t token_types = 0;       // rows of another table
-  // Whether the head shares the embedding's weight where a config.json does not say so, as the
-  // library's class for its configs has it. None: the family's head has a weight of its own.
-  std::optional<bool> ties_head = {};
-  // Whether the library has a plan for this kind of division. Without one, only a script that
+// A kind of model as transformers builds it. This is the one table of what can be carried out:
+// `paceline plan` marks its plans by it, and paceline.parallel reads it through the bindings. A test
+// compares it with the installed transformers.
+struct ModelType {
+  std::string_view name;  // `model_type` of Hugging Face's config.json
+  // Whether transformers has a plan for this kind of division. Without one, only a script that
   // divides the model itself can carry out a plan with it.
   bool has_tensor_plan = false;
   bool has_pipeline_plan = false;
+  // Whether the head shares the embedding's weight where a config.json does not say so, as the
+  // library's class for its configs has it. None: the head has a weight of its own.
+  std::optional<bool> ties_head = {};
+  uint64_t head_size = 0;  // where a config.json does not say it; 0: hidden / heads
+};
+
+struct Family {
+  std::string_view name;
+  std::vector<ModelType> types;  // the presets are of the first one
+  FamilyNames names;
+  bool learns_positions = false;  // a table with a row for each token of a sample
+  uint32_t token_types = 0;       // rows of another table
   // Positions rotate pairs of a head's values, and a config.json may give the size of a head.
   bool has_rotary_heads = false;
   std::vector<Preset> presets;
@@ -78,18 +86,15 @@ const Family& VitFamily();
 
 std::vector<const Family*> Families();
 
-ModelSummary SummaryOf(const Family& family, const TransformerSize& size,
-                       const SummaryWishes& wishes);
-
 // By a preset's name, such as "llama-70b". kNotFound lists the presets.
 Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes);
 // The text of a config.json. Refuses a model that no library builds, and one whose parameters
 // cannot be trained.
 Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes& wishes);
 
-// One sentence if the plan divides the model of this config in a way for which the library has no
-// plan; "" if the library can carry it out.
-std::string LibraryLacks(std::string_view text, const ParallelPlan& plan);
+// The model type of a preset's name or of the text of a config.json; "" if it is not known.
+std::string ModelTypeOf(std::string_view preset_or_config);
+const ModelType* FindModelType(std::string_view name);
 
 // Whether the config has a value for the key; the library takes null as no value.
 bool IsGiven(const nlohmann::json& config, const char* key);

@@ -25,10 +25,9 @@ Result<TransformerSize> ReadGpt(const nlohmann::json& config) {
 const Family& GptFamily() {
   static const Family kFamily = {
       .name = "gpt",
-      .model_types = {"gpt2"},
+      .types = {{"gpt2", false, false, true}},
       .names = {"transformer.wte", "transformer.h.{}", "lm_head"},
       .learns_positions = true,
-      .ties_head = true,
       .presets =
           {
               {"gpt-124m", {"gpt-124m", 768, 12, 12, 12, 3072, 50257, 1024, false, true}},

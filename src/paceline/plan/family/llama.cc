@@ -29,11 +29,12 @@ Result<TransformerSize> ReadLlama(const nlohmann::json& config) {
 const Family& LlamaFamily() {
   static const Family kFamily = {
       .name = "llama",
-      .model_types = {"llama", "mistral", "qwen2"},
+      .types = {{"llama", true, true, false},
+                {"mistral", true, true, false},
+                {"qwen2", true, true, false},
+                {"qwen3", true, true, false, 128},
+                {"gemma", true, true, true, 256}},
       .names = {"model.embed_tokens", "model.layers.{}", "lm_head"},
-      .ties_head = false,
-      .has_tensor_plan = true,
-      .has_pipeline_plan = true,
       .has_rotary_heads = true,
       .presets =
           {

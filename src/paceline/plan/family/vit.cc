@@ -29,7 +29,7 @@ Result<TransformerSize> ReadVit(const nlohmann::json& config) {
 const Family& VitFamily() {
   static const Family kFamily = {
       .name = "vit",
-      .model_types = {"vit"},
+      .types = {{"vit"}},
       .names = {"embeddings", "encoder.layer.{}", "classifier"},
       .learns_positions = true,
       .presets =

@@ -1,0 +1,57 @@
+"""The table of what can be carried out, against the installed transformers."""
+
+import json
+
+import pytest
+import torch
+import transformers
+from paceline import _native
+from paceline.parallel import planner
+from paceline.parallel.layers import layers_of
+from paceline.parallel.tensor import division_of
+from torch import nn
+
+SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
+         "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32, "head_dim": 8,
+         "tie_word_embeddings": False}  # fmt: skip
+OTHER_SIZES = {
+    "gpt2": {"n_embd": 16, "n_layer": 2, "n_head": 2, "vocab_size": 32, "n_positions": 8},
+    "vit": {**SIZES, "image_size": 8, "patch_size": 4},
+}
+CLASSES = {"bert": "AutoModelForMaskedLM", "roberta": "AutoModelForMaskedLM",
+           "vit": "AutoModelForImageClassification"}  # fmt: skip
+
+
+def made(kind: str) -> nn.Module:
+    sizes = OTHER_SIZES.get(kind, SIZES) | {"tie_word_embeddings": False}
+    config = transformers.AutoConfig.for_model(kind, **sizes)
+    with torch.device("meta"):
+        return getattr(transformers, CLASSES.get(kind, "AutoModelForCausalLM")).from_config(config)
+
+
+@pytest.mark.parametrize("kind", sorted(_native.library_plans()))
+def test_the_table_says_what_parallelize_does_with_the_family(kind: str) -> None:
+    has_tensor, has_pipeline = _native.library_plans()[kind]
+    model = made(kind)
+    why = division_of(model).why
+    assert (why == "") == has_tensor, why
+    assert has_tensor or planner.lacks("tensor", kind) in why
+    why = layers_of(model).no_pipeline
+    assert (why == "") == has_pipeline, why
+    assert has_pipeline or planner.lacks("pipeline", kind) in why
+
+
+def test_a_plan_of_a_family_says_what_it_needs() -> None:
+    plan = {
+        "schema": "paceline.plan/1", "model": "", "global_batch": 2, "data": 1, "tensor": 2,
+        "shard": False, "recompute": False, "micro_batches": 1, "schedule": "none",
+        "stages": [{"layers": [0, 1], "ranks": [0, 1]}], "shares": [2], "unused": [],
+        "predicted": {"step": 1.0, "compute": 1.0, "communication": 0.0, "bubble": 0.0,
+                      "memory": [1]},
+        "bound": 1.0, "because": "", "rejected": [],
+    }  # fmt: skip
+    text = json.dumps(plan)
+    assert _native.plan_needs(text, "llama") == []
+    assert _native.plan_needs(text, "gpt2") == [
+        "a tensor plan for gpt2 models, which transformers does not have"
+    ]
