@@ -1,5 +1,5 @@
-// _native.choose_plan, check_plan, plan_digest, plan_needs and library_plans: the parallel planner,
-// JSON texts in and out
+// _native.choose_plan, check_plan, plan_digest, plan_needs, library_plans and schedule_orders: the
+// parallel planner, JSON texts in and out
 // (docs/formats/parallel_plan.md).
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/pair.h>
@@ -18,6 +18,7 @@
 #include "paceline/plan/family/family.h"
 #include "paceline/plan/family/needs.h"
 #include "paceline/plan/json.h"
+#include "paceline/plan/schedule/schedule.h"
 #include "paceline/plan/search.h"
 
 namespace paceline::bindings {
@@ -84,6 +85,28 @@ std::map<std::string, std::pair<bool, bool>> LibraryPlans() {
   return plans;
 }
 
+// For each stage its passes in order, such as "F0.3": forward of chunk 0 and micro-batch 3.
+std::vector<std::vector<std::string>> OrdersOf(const std::string& name, uint32_t stages,
+                                               uint32_t micro_batches, uint32_t chunks) {
+  const auto found = plan::FindSchedule(name);
+  const plan::PipelineSize size = {stages, micro_batches, chunks};
+  if (!found || stages == 0 || micro_batches == 0 || chunks == 0) {
+    Refuse("there is no such schedule", name, "its name or a size is not known", "\"1f1b\"");
+  }
+  const plan::Schedule& schedule = *plan::Schedules()[*found];
+  if (const std::string why = schedule.refuses(size); !why.empty()) {
+    Refuse("the schedule has no such size", name, why, "another number of micro-batches");
+  }
+  std::vector<std::vector<std::string>> orders(stages);
+  for (uint32_t stage = 0; stage < stages; ++stage) {
+    for (const plan::Pass& pass : schedule.order(stage, size)) {
+      orders[stage].push_back(Concat(pass.kind == plan::PassKind::kForward ? "F" : "B", pass.chunk,
+                                     ".", pass.micro_batch));
+    }
+  }
+  return orders;
+}
+
 }  // namespace
 
 void BindParallelPlan(nanobind::module_& module) {
@@ -94,6 +117,8 @@ void BindParallelPlan(nanobind::module_& module) {
   module.def("plan_digest", &DigestOfPlan, nanobind::arg("plan"));
   module.def("plan_needs", &NeedsOfPlan, nanobind::arg("plan"), nanobind::arg("model_type"));
   module.def("library_plans", &LibraryPlans);
+  module.def("schedule_orders", &OrdersOf, nanobind::arg("name"), nanobind::arg("stages"),
+             nanobind::arg("micro_batches"), nanobind::arg("chunks"));
 }
 
 }  // namespace paceline::bindings

@@ -78,10 +78,17 @@ struct Cluster {
   double overlap = 1;  // of an exchange, the part that passes through layers can hide
 };
 
+// Layers, counted with their repetitions.
+struct LayerRange {
+  uint32_t begin = 0;
+  uint32_t end = 0;
+};
+
 struct PlanStage {
-  uint32_t begin = 0;  // layers, counted with their repetitions
+  uint32_t begin = 0;  // as in LayerRange
   uint32_t end = 0;
   std::vector<uint32_t> ranks;  // data × tensor; the tensor ranks of a replica are neighbours
+  std::vector<LayerRange> later = {};  // further chunks of layers, if stages are interleaved
 };
 
 struct PlanCost {

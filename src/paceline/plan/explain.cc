@@ -66,7 +66,7 @@ std::string SharesText(const Scene& scene, const ParallelPlan& plan) {
 std::string StagesText(const Scene& scene, const ParallelPlan& plan) {
   std::vector<std::string> words;
   for (const PlanStage& stage : plan.stages) {
-    const uint32_t layers = stage.end - stage.begin;
+    const uint32_t layers = LayersOf(stage);
     words.push_back(Concat(words.empty() ? Counted(layers, "layer") : std::to_string(layers),
                            " on ", NameOfRank(scene, stage.ranks[0])));
   }
@@ -85,6 +85,9 @@ std::string CutText(const Scene& scene, const ParallelPlan& plan) {
     return Concat("its stages work one after the other, with ", stages);
   }
   const Shape shape = ShapeOf(plan);
+  if (shape.virtual_stages > 1) {
+    return Concat("its stages take turns on ", shape.virtual_stages, " chunks each, with ", stages);
+  }
   std::vector<double> passes;
   for (const PlanStage& stage : plan.stages) {
     const uint32_t type = TypeOfRank(scene, stage.ranks[0]);
@@ -124,11 +127,22 @@ std::string ParametersText(uint64_t parameters) {
                 is_large ? " billion" : " million", " parameters");
 }
 
+uint32_t ChunksOf(const ParallelPlan& plan) {
+  return plan.stages.empty() ? 1 : static_cast<uint32_t>(1 + plan.stages[0].later.size());
+}
+
+uint32_t LayersOf(const PlanStage& stage) {
+  uint32_t layers = stage.end - stage.begin;
+  for (const LayerRange& chunk : stage.later) layers += chunk.end - chunk.begin;
+  return layers;
+}
+
 Shape ShapeOf(const ParallelPlan& plan) {
   return {.pipeline = static_cast<uint32_t>(plan.stages.size()),
           .tensor = plan.tensor,
           .data = plan.data,
           .micro_batches = plan.micro_batches,
+          .virtual_stages = ChunksOf(plan),
           .shard = plan.shard,
           .recompute = plan.recompute,
           .schedule = FindSchedule(plan.schedule).value_or(0)};

@@ -18,6 +18,8 @@ std::string MemoryText(double bytes);             // "78.0 GiB"
 std::string ParametersText(uint64_t parameters);  // "8.03 billion parameters", "1472 parameters"
 
 Shape ShapeOf(const ParallelPlan& plan);
+uint32_t ChunksOf(const ParallelPlan& plan);  // chunks of layers of each stage
+uint32_t LayersOf(const PlanStage& stage);
 
 // "data 2, sharded state": the shape of a plan in words.
 std::string WordsOf(const ParallelPlan& plan);

@@ -94,15 +94,12 @@ PipelineCut Climb(const Scene& scene, PipelineCut cut, int moves_max, const Judg
 }  // namespace
 
 double SimulatedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& cut) {
-  std::vector<StageTime> times;
-  for (const CutStage& stage : cut.stages) {
-    const StageCost cost = CostOfStage(scene, shape, stage);
-    const uint32_t in_flight = InFlightOf(shape, static_cast<uint32_t>(times.size()));
-    const double need = cost.memory.BytesFor(MicroBatchOf(scene, shape), in_flight);
-    if (need > static_cast<double>(scene.cluster.types[stage.type].memory)) return kNever;
-    times.push_back(TimeOf(cost, shape));
+  const CutCosts costs = CostsOfCut(scene, shape, cut);
+  for (size_t place = 0; place < costs.bytes.size(); ++place) {
+    const DeviceType& type = scene.cluster.types[cut.stages[place].type];
+    if (costs.bytes[place] > static_cast<double>(type.memory)) return kNever;
   }
-  return Simulate(times, shape.micro_batches, *Schedules()[shape.schedule])->seconds;
+  return Simulate(costs.times, SizeOf(shape), *Schedules()[shape.schedule])->seconds;
 }
 
 PipelineCut Improved(const Scene& scene, const Shape& shape, PipelineCut cut) {
@@ -118,6 +115,7 @@ PipelineCut Improved(const Scene& scene, const Shape& shape, PipelineCut cut) {
 }
 
 PipelineCut Evened(const Scene& scene, const Shape& shape, PipelineCut cut) {
+  if (shape.virtual_stages > 1) return cut;  // its chunks were cut evenly
   const double as_long = shape.micro_batches == 1 ? kAsLongInOnePass : kAsLong;
   const double limit = SimulatedSeconds(scene, shape, cut) * as_long;
   double least = UnevennessOf(scene, shape, cut);

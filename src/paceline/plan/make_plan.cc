@@ -83,27 +83,26 @@ ParallelPlan PlanOf(const Scene& scene, const Shape& shape, const PipelineCut& c
   ParallelPlan plan = Empty(scene, shape);
   plan.shares.assign(shape.data, scene.global_batch / shape.data);
   RankDesk desk(scene);
-  std::vector<StageTime> times;
-  double communication = 0;
-  for (const CutStage& stage : cut.stages) {
+  for (size_t at = 0; at < cut.stages.size(); ++at) {
+    const CutStage& stage = cut.stages[at];
+    if (at >= shape.pipeline) {
+      plan.stages[at % shape.pipeline].later.push_back({stage.begin, stage.end});
+      continue;
+    }
     PlanStage& made = plan.stages.emplace_back();
     made.begin = stage.begin;
     made.end = stage.end;
     desk.Take(stage.type, shape.data * shape.tensor, made.ranks);
-    const StageCost cost = CostOfStage(scene, shape, stage);
-    const uint32_t in_flight = InFlightOf(shape, static_cast<uint32_t>(times.size()));
-    plan.predicted.memory.push_back(
-        Bytes(cost.memory.BytesFor(MicroBatchOf(scene, shape), in_flight)));
-    times.push_back(TimeOf(cost, shape));
-    communication += cost.exchange + shape.micro_batches * cost.sums;
   }
-  const auto step = Simulate(times, shape.micro_batches, *Schedules()[shape.schedule]);
+  const CutCosts costs = CostsOfCut(scene, shape, cut);
+  for (const double bytes : costs.bytes) plan.predicted.memory.push_back(Bytes(bytes));
+  const auto step = Simulate(costs.times, SizeOf(shape), *Schedules()[shape.schedule]);
   CHECK(step.has_value(), "a schedule's own order does not wait for itself");
   plan.unused = desk.Left();
-  const auto stages = static_cast<double>(cut.stages.size());
+  const auto stages = static_cast<double>(shape.pipeline);
   const double busy = std::accumulate(step->busy.begin(), step->busy.end(), 0.0);
   plan.predicted.step = step->seconds;
-  plan.predicted.communication = communication / stages;
+  plan.predicted.communication = costs.communication / stages;
   plan.predicted.compute = busy / stages - plan.predicted.communication;
   plan.predicted.bubble = std::max(0.0, step->seconds - busy / stages);
   return plan;

@@ -45,6 +45,13 @@ PipelineBound BoundOf(const Scene& scene, const PassTable& passes, const Shape& 
     return bound;
   }
   std::sort(speeds.rbegin(), speeds.rend());
+  if (shape.virtual_stages > 1) {
+    // Stages work on the first micro-batch at the same time as on others, so that only their own
+    // work counts. Each stage does all micro-batches.
+    double speed = 0;
+    for (uint32_t i = 0; i < shape.pipeline; ++i) speed += speeds[i];
+    return {.first = speed > 0 ? shape.micro_batches * reference / speed : 0, .sum = 0};
+  }
   double speed = 0;
   for (uint32_t i = 0; i < shape.pipeline; ++i) speed += speeds[i];
   if (speed > 0) bound.first = (shape.micro_batches - 1) * reference / speed;

@@ -265,6 +265,30 @@ class CutRun {
   std::vector<Choice> choices_;
 };
 
+// A stage's own work at the end of a step and its memory, over all of its chunks. A pass in flight
+// keeps what one chunk saves: chunks are nearly alike, so the mean of them counts.
+void AddInterleaved(const Scene& scene, const Shape& shape, const PipelineCut& cut,
+                    CutCosts* costs) {
+  for (uint32_t place = 0; place < shape.pipeline; ++place) {
+    StageLoad load;
+    PassTime pass;
+    const DeviceType& device = scene.cluster.types[cut.stages[place].type];
+    for (size_t at = place; at < cut.stages.size(); at += shape.pipeline) {
+      for (uint32_t layer = cut.stages[at].begin; layer < cut.stages[at].end; ++layer) {
+        load.Add(scene.layers[layer], shape.tensor);
+        pass.Add(PassOf(scene, scene.layers[layer], device, shape));
+      }
+      costs->times[at].after = 0;
+    }
+    StageCost cost = CostFrom(scene, shape, cut.stages[place], load, pass);
+    cost.memory.each_in_flight /= shape.virtual_stages;
+    costs->times[place].after = cost.after;
+    costs->communication += cost.exchange;
+    costs->bytes.push_back(
+        cost.memory.BytesFor(MicroBatchOf(scene, shape), InFlightOf(shape, place)));
+  }
+}
+
 }  // namespace
 
 CutSearch CutPipeline(const Scene& scene, const PassTable& passes, const Shape& shape, double below,
@@ -306,6 +330,22 @@ double ClosedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& 
     sum += cost.pass + 2 * cost.transfer;
   }
   return first + sum;
+}
+
+CutCosts CostsOfCut(const Scene& scene, const Shape& shape, const PipelineCut& cut) {
+  CutCosts costs;
+  for (const CutStage& stage : cut.stages) {
+    const StageCost cost = CostOfStage(scene, shape, stage);
+    costs.times.push_back(TimeOf(cost, shape));
+    costs.communication += shape.micro_batches * cost.sums;
+    if (shape.virtual_stages > 1) continue;
+    const auto place = static_cast<uint32_t>(costs.bytes.size());
+    costs.bytes.push_back(
+        cost.memory.BytesFor(MicroBatchOf(scene, shape), InFlightOf(shape, place)));
+    costs.communication += cost.exchange;
+  }
+  if (shape.virtual_stages > 1) AddInterleaved(scene, shape, cut, &costs);
+  return costs;
 }
 
 StageTime TimeOf(const StageCost& cost, const Shape& shape) {

@@ -64,10 +64,22 @@ double ClosedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& 
 // A stage's cost, for `Simulate`.
 StageTime TimeOf(const StageCost& cost, const Shape& shape);
 
-// Micro-batches that the stage at `place` has in flight at once, at most.
-inline uint32_t InFlightOf(const Shape& shape, uint32_t place) {
-  return Schedules()[shape.schedule]->in_flight(place, shape.pipeline, shape.micro_batches);
+inline PipelineSize SizeOf(const Shape& shape) {
+  return {shape.pipeline, shape.micro_batches, shape.virtual_stages};
 }
+
+// Passes that the stage at `place` has in flight at once, at most.
+inline uint32_t InFlightOf(const Shape& shape, uint32_t place) {
+  return Schedules()[shape.schedule]->in_flight(place, SizeOf(shape));
+}
+
+// A whole cut, for `Simulate`. With interleaved stages, `cut.stages` has the virtual stages.
+struct CutCosts {
+  std::vector<StageTime> times;  // of each virtual stage
+  std::vector<double> bytes;     // of a rank of each stage, at most
+  double communication = 0;      // seconds that passes do not hide, over all stages
+};
+CutCosts CostsOfCut(const Scene& scene, const Shape& shape, const PipelineCut& cut);
 
 // Bytes of the `shape.pipeline` ranks with the most memory that can be stages of one replica.
 double RoomOf(const Scene& scene, const Shape& shape);

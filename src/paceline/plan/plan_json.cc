@@ -20,9 +20,21 @@ constexpr size_t kStagesMax = 1024;
 constexpr size_t kRejectedReadMax = 64;
 constexpr size_t kSentenceMax = 4096;
 constexpr size_t kNeedsMax = 16;
+constexpr size_t kChunksMax = 1024;
 
 Json OrNull(const std::optional<double>& number) {
   return number.has_value() ? Json(*number) : Json(nullptr);
+}
+
+LayerRange ReadLater(Fields& fields, const nlohmann::json& list) {
+  if (!list.is_array()) {
+    fields.Refuse(fields.Name("later") + " has an entry that is no list");
+    return {};
+  }
+  const auto layers = NumbersOf<uint32_t>(fields, list, fields.Name("later"), kLayersMax);
+  if (layers.size() == 2 && layers[0] < layers[1]) return {layers[0], layers[1]};
+  fields.Refuse(fields.Name("later") + " has an entry that is no first and last layer");
+  return {};
 }
 
 PlanStage ReadStage(Fields& parent, const nlohmann::json& object, size_t index) {
@@ -36,6 +48,8 @@ PlanStage ReadStage(Fields& parent, const nlohmann::json& object, size_t index) 
     stage.begin = layers[0];
     stage.end = layers[1];
   }
+  const nlohmann::json& later = fields.List("later", kChunksMax, true);
+  for (size_t i = 0; i < later.size(); ++i) stage.later.push_back(ReadLater(fields, later[i]));
   stage.ranks =
       NumbersOf<uint32_t>(fields, fields.List("ranks", kRanksMax), fields.Name("ranks"), kRanksMax);
   parent.Adopt(fields.Done());
@@ -86,7 +100,10 @@ Json Agreed(const ParallelPlan& plan) {
   json["schedule"] = plan.schedule;
   json["stages"] = Json::array();
   for (const PlanStage& stage : plan.stages) {
-    json["stages"].push_back({{"layers", {stage.begin, stage.end}}, {"ranks", stage.ranks}});
+    Json one = {{"layers", {stage.begin, stage.end}}};
+    for (const LayerRange& chunk : stage.later) one["later"].push_back({chunk.begin, chunk.end});
+    one["ranks"] = stage.ranks;
+    json["stages"].push_back(std::move(one));
   }
   json["shares"] = plan.shares;
   json["unused"] = plan.unused;
@@ -115,6 +132,34 @@ Result<void> CheckRanks(const ParallelPlan& plan, uint32_t devices) {
   for (const uint32_t rank : plan.unused) {
     if (!take(rank)) return Unsound(Concat("rank ", rank, " is named twice or does not exist"));
   }
+  return {};
+}
+
+Result<void> CheckLayers(const ParallelPlan& plan, const ModelSummary& summary) {
+  const size_t later = plan.stages[0].later.size();
+  for (const PlanStage& stage : plan.stages) {
+    if (stage.later.size() != later) return Unsound("its stages have unequal numbers of chunks");
+  }
+  if ((plan.schedule == kInterleaved.name) != (later > 0)) {
+    return Unsound("stages with several chunks of layers and the schedule do not go together");
+  }
+  const PipelineSize size = {static_cast<uint32_t>(plan.stages.size()), plan.micro_batches,
+                             static_cast<uint32_t>(later + 1)};
+  if (later > 0) {
+    if (const std::string why = kInterleaved.refuses(size); !why.empty()) return Unsound(why);
+  }
+  uint32_t next = 0;
+  for (size_t chunk = 0; chunk <= later; ++chunk) {
+    for (const PlanStage& stage : plan.stages) {
+      const LayerRange own =
+          chunk == 0 ? LayerRange{stage.begin, stage.end} : stage.later[chunk - 1];
+      if (own.begin != next) return Unsound("its stages leave out layers, or repeat some");
+      next = own.end;
+    }
+  }
+  uint64_t layers = 0;
+  for (const LayerRow& row : summary.rows) layers += row.count;
+  if (next != layers) return Unsound(Concat("its stages end at layer ", next, " of ", layers));
   return {};
 }
 
@@ -211,14 +256,7 @@ Result<void> CheckPlan(const ParallelPlan& plan, const ModelSummary& summary,
   if (!schedule || (*schedule == 0) != (plan.stages.size() == 1)) {
     return Unsound(Concat("its schedule is not one for ", Counted(plan.stages.size(), "stage")));
   }
-  uint64_t layers = 0;
-  for (const LayerRow& row : summary.rows) layers += row.count;
-  uint32_t next = 0;
-  for (const PlanStage& stage : plan.stages) {
-    if (stage.begin != next) return Unsound("its stages leave out layers, or repeat some");
-    next = stage.end;
-  }
-  if (next != layers) return Unsound(Concat("its stages end at layer ", next, " of ", layers));
+  RETURN_IF_ERROR(CheckLayers(plan, summary));
   uint32_t devices = 0;
   for (const DeviceRun& run : cluster.runs) devices += run.count;
   RETURN_IF_ERROR(CheckRanks(plan, devices));

@@ -10,6 +10,7 @@
 #include "paceline/plan/axis/axis.h"
 #include "paceline/plan/explain.h"
 #include "paceline/plan/improve.h"
+#include "paceline/plan/interleave.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/make_plan.h"
 #include "paceline/plan/nothing_fits.h"
@@ -37,6 +38,7 @@ struct Candidate {
 // Of plans of one kind only the best is reported.
 struct Kind {
   bool is_pipeline = false;
+  bool is_interleaved = false;
   bool is_tensor = false;
   bool is_sharded = false;
   bool recomputes = false;
@@ -44,12 +46,13 @@ struct Kind {
 };
 
 Kind KindOf(const Shape& shape) {
-  return {shape.pipeline > 1, shape.tensor > 1, shape.shard != 0, shape.recompute != 0};
+  return {shape.pipeline > 1, shape.virtual_stages > 1, shape.tensor > 1, shape.shard != 0,
+          shape.recompute != 0};
 }
 
 std::string KindWords(const Kind& kind) {
   std::vector<std::string_view> words;
-  if (kind.is_pipeline) words.push_back("pipeline");
+  if (kind.is_pipeline) words.push_back(kind.is_interleaved ? "interleaved pipeline" : "pipeline");
   if (kind.is_tensor) words.push_back("tensor");
   if (words.empty()) words.push_back("data parallelism alone");
   if (kind.is_sharded) words.push_back("sharded state");
@@ -86,6 +89,7 @@ class Search {
       ++looked_at_;
       Look(candidate.shape, best_closed_ * limits_.near, kSlack, left_, &bound_);
     }
+    ImproveInterleaved();
     bound_ = std::min(bound_, best_closed_);
     LookAtWhale();
   }
@@ -107,6 +111,11 @@ class Search {
       if (bound == kNever) break;
       if (shape.pipeline == 1) {
         if (const auto cut = CutReplicas(scene_, shape)) return PlanOf(scene_, shape, *cut);
+        continue;
+      }
+      if (shape.virtual_stages > 1) {
+        const auto cut = CutInterleaved(scene_, PassesOf(shape), shape);
+        if (cut) return PlanOf(scene_, shape, *cut);
         continue;
       }
       const auto found = CutPipeline(scene_, PassesOf(shape), shape, kNever, 1, &left_);
@@ -222,6 +231,10 @@ class Search {
             .shape = shape});
       return;
     }
+    if (shape.virtual_stages > 1) {
+      LookInterleaved(shape, below);
+      return;
+    }
     const CutSearch search = CutPipeline(scene_, PassesOf(shape), shape, below, slack, &budget);
     if (bound != nullptr && !search.is_complete) *bound = std::min(*bound, search.bound);
     size_t improved = 0;
@@ -233,6 +246,26 @@ class Search {
             .plan = PlanOf(scene_, shape, better),
             .shape = shape,
             .cut = better});
+    }
+  }
+
+  void LookInterleaved(const Shape& shape, double below) {
+    const auto cut = CutInterleaved(scene_, PassesOf(shape), shape);
+    if (!cut || cut->seconds >= below) return;
+    Keep(
+        {.closed = cut->seconds, .plan = PlanOf(scene_, shape, *cut), .shape = shape, .cut = *cut});
+  }
+
+  // Of the best interleaved plan alone, because each move of a border is a simulation.
+  void ImproveInterleaved() {
+    for (auto& [kind, found] : by_kind_) {
+      if (!kind.is_interleaved || !found.plan.has_value()) continue;
+      PipelineCut cut = Improved(scene_, found.shape, found.cut);
+      cut.seconds = SimulatedSeconds(scene_, found.shape, cut);
+      Keep({.closed = cut.seconds,
+            .plan = PlanOf(scene_, found.shape, cut),
+            .shape = found.shape,
+            .cut = cut});
     }
   }
 

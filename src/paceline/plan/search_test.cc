@@ -27,7 +27,9 @@ Regret CompareWithBruteForce(uint64_t seed, int instances, const InstanceSize& s
   Regret regret;
   Prng prng(seed);
   for (int i = 0; i < instances; ++i) {
-    const Instance instance = DrawInstance(prng, size);
+    Instance instance = DrawInstance(prng, size);
+    // Interleaved stages have no closed form: InterleavedCutsAreNearTheBest is about them.
+    instance.wishes.OnlyOf(AxisId::kVirtualStages) = {1};
     const auto scene = MakeScene(instance.model, instance.cluster, instance.wishes);
     if (!scene.ok()) {
       ADD_FAILURE() << scene.failure().message;
@@ -62,6 +64,60 @@ TEST(Search, FindsWhatBruteForceFinds) {
   const Regret regret = CompareWithBruteForce(7, 150, {.types = 3, .groups = 5, .layers = 7});
   EXPECT_GT(regret.fitting, 75);
   EXPECT_LE(regret.simulated, regret.fitting / 100 + 1);
+}
+
+// Each shape's own cut against all cuts of it, for devices of one type.
+struct InterleavedRegret {
+  int fitting = 0;
+  int far = 0;  // more than 1 % slower than the best
+};
+
+InterleavedRegret CompareInterleaved(bool has_equal_layers) {
+  Prng prng(11);
+  InterleavedRegret regret;
+  for (int i = 0; i < 200; ++i) {
+    Instance instance = DrawInstance(prng, {.types = 1, .groups = 4, .layers = 9});
+    for (LayerRow& row : instance.model.rows) {
+      if (has_equal_layers) row = instance.model.rows[0];
+      if (has_equal_layers) row.cut.clear();
+    }
+    PlanWishes& wishes = instance.wishes;
+    wishes.OnlyOf(AxisId::kVirtualStages) = {2, 3};
+    wishes.OnlyOf(AxisId::kShard) = {0};
+    const auto scene = MakeScene(instance.model, instance.cluster, wishes);
+    if (!scene.ok()) {
+      ADD_FAILURE() << scene.failure().message;
+      continue;
+    }
+    const double least = BruteForceSimulated(*scene, wishes);
+    const auto answer = ChoosePlan(instance.model, instance.cluster, wishes);
+    const auto* plan = std::get_if<ParallelPlan>(&answer);
+    if (std::isinf(least)) {
+      EXPECT_EQ(plan, nullptr);
+      continue;
+    }
+    ++regret.fitting;
+    if (plan == nullptr || plan->predicted.step > least * 1.01) ++regret.far;
+    if (plan == nullptr) continue;
+    EXPECT_GE(plan->predicted.step, least * (1 - 1e-9));
+    const auto sound = CheckPlan(*plan, instance.model, instance.cluster);
+    EXPECT_TRUE(sound.ok()) << sound.failure().message;
+    const auto again = ReadPlan(PrintPlan(*plan));
+    EXPECT_TRUE(again.ok() && DigestOf(*again) == DigestOf(*plan));
+  }
+  return regret;
+}
+
+TEST(Search, InterleavedCutsOfEqualLayersAreTheBest) {
+  const InterleavedRegret regret = CompareInterleaved(true);
+  EXPECT_GT(regret.fitting, 50);
+  EXPECT_LE(regret.far, regret.fitting / 20) << "of " << regret.fitting;
+}
+
+TEST(Search, InterleavedCutsAreNearTheBest) {
+  const InterleavedRegret regret = CompareInterleaved(false);
+  EXPECT_GT(regret.fitting, 50);
+  EXPECT_LE(regret.far, regret.fitting / 4) << "of " << regret.fitting;
 }
 
 TEST(Search, TheLargestModelsAreDividedInThreeWays) {

@@ -17,11 +17,12 @@ enum class AxisId : uint32_t {
   kTensor,
   kData,
   kMicroBatches,
+  kVirtualStages,
   kShard,
   kRecompute,
   kSchedule,
 };
-inline constexpr size_t kAxisCount = 7;
+inline constexpr size_t kAxisCount = 8;
 
 // One value for each axis. The cuts (layers to stages, samples to replicas) are chosen afterwards.
 struct Shape {
@@ -29,9 +30,10 @@ struct Shape {
   uint32_t tensor = 1;
   uint32_t data = 1;
   uint32_t micro_batches = 1;
-  uint32_t shard = 0;      // 0 or 1
-  uint32_t recompute = 0;  // 0 or 1
-  uint32_t schedule = 0;   // index in Schedules(); 0 with one stage
+  uint32_t virtual_stages = 1;  // chunks of layers of each stage
+  uint32_t shard = 0;           // 0 or 1
+  uint32_t recompute = 0;       // 0 or 1
+  uint32_t schedule = 0;        // index in Schedules(); 0 with one stage
   bool operator==(const Shape&) const = default;
 };
 

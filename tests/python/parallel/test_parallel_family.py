@@ -5,11 +5,12 @@ import json
 import pytest
 import torch
 import transformers
-from paceline import _native
 from paceline.parallel import planner
 from paceline.parallel.layers import layers_of
 from paceline.parallel.tensor import division_of
 from torch import nn
+
+from paceline import _native
 
 SIZES = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2,
          "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32, "head_dim": 8,

@@ -305,6 +305,14 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
     }
     wishes.node = static_cast<uint32_t>(*devices);
   }
+  if (const Given* network = invocation.line.Find("network")) {
+    const auto gigabytes = ParseInteger(network->value);
+    if (!gigabytes || *gigabytes < 1 || *gigabytes > 10'000) {
+      return BadValue("the rate of the network is not usable", "--network",
+                      "it is a number of gigabytes a second from 1 to 10000", "--network 25");
+    }
+    wishes.network = static_cast<double>(*gigabytes) * 1e9;
+  }
   auto cluster = plan::ClusterFromLine(given->value, wishes);
   if (cluster.ok()) return *std::move(cluster);
   return BadValue("the cluster cannot be used", Concat("--cluster ", given->value),

@@ -22,6 +22,16 @@ std::string RanksText(const std::vector<uint32_t>& ranks) {
   return text;
 }
 
+// "0–3", or of interleaved stages "0–3, 16–19" and how many more there are.
+std::string LayersText(const PlanStage& stage) {
+  std::string text = Concat(stage.begin, "–", stage.end - 1);
+  for (size_t i = 0; i < stage.later.size(); ++i) {
+    if (i == 2) return Concat(text, ", … (", stage.later.size() + 1, " chunks)");
+    Append(&text, ", ", stage.later[i].begin, "–", stage.later[i].end - 1);
+  }
+  return text;
+}
+
 }  // namespace
 
 void PrintStages(Output& out, const ParallelPlan& plan) {
@@ -31,8 +41,7 @@ void PrintStages(Output& out, const ParallelPlan& plan) {
     const std::string memory = i < plan.predicted.memory.size()
                                    ? plan::MemoryText(static_cast<double>(plan.predicted.memory[i]))
                                    : "-";
-    rows.push_back({std::to_string(i), Concat(stage.begin, "–", stage.end - 1), memory,
-                    RanksText(stage.ranks)});
+    rows.push_back({std::to_string(i), LayersText(stage), memory, RanksText(stage.ranks)});
   }
   out.Data(Table(rows, out.width()));
   if (!plan.unused.empty()) out.DataLine("unused  ranks " + RanksText(plan.unused));

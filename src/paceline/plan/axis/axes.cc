@@ -8,8 +8,8 @@ namespace paceline::plan {
 
 std::span<const Axis* const> Axes() {
   static constexpr std::array<const Axis*, kAxisCount> kAll = {
-      &kPipelineAxis, &kTensorAxis,    &kDataAxis,    &kMicroBatchesAxis,
-      &kShardAxis,    &kRecomputeAxis, &kScheduleAxis};
+      &kPipelineAxis,      &kTensorAxis, &kDataAxis,      &kMicroBatchesAxis,
+      &kVirtualStagesAxis, &kShardAxis,  &kRecomputeAxis, &kScheduleAxis};
   return kAll;
 }
 

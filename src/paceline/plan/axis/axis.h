@@ -30,6 +30,7 @@ extern const Axis kPipelineAxis;
 extern const Axis kTensorAxis;
 extern const Axis kDataAxis;
 extern const Axis kMicroBatchesAxis;
+extern const Axis kVirtualStagesAxis;
 extern const Axis kShardAxis;
 extern const Axis kRecomputeAxis;
 extern const Axis kScheduleAxis;

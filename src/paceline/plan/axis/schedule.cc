@@ -1,4 +1,5 @@
 #include "paceline/plan/schedule/schedule.h"
+
 #include "paceline/base/text.h"
 #include "paceline/plan/axis/axis.h"
 
@@ -9,10 +10,13 @@ std::string RefusesSchedule(const Scene&, const Shape& chosen, uint32_t value) {
   if (value >= Schedules().size()) return "there is no such schedule";
   if (chosen.pipeline == 1 && value != 0) return "one stage has no schedule";
   if (chosen.pipeline > 1 && value == 0) return "a pipeline needs a schedule";
-  if (Schedules()[value] == &kOneForwardOneBackward && chosen.micro_batches < chosen.pipeline) {
-    return Concat("1f1b needs a micro-batch for each of the ", chosen.pipeline, " stages");
+  const bool is_interleaved = Schedules()[value] == &kInterleaved;
+  if (is_interleaved && chosen.virtual_stages == 1) return "a stage has one chunk of layers";
+  if (!is_interleaved && chosen.virtual_stages > 1) {
+    return Concat(Schedules()[value]->name, " has one chunk of layers a stage");
   }
-  return "";
+  return Schedules()[value]->refuses(
+      {chosen.pipeline, chosen.micro_batches, chosen.virtual_stages});
 }
 
 // In reverse order, because of equally fast schedules the last one needs the least memory.

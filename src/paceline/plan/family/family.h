@@ -52,8 +52,8 @@ struct Preset {
 };
 
 // A kind of model as transformers builds it. This is the one table of what can be carried out:
-// `paceline plan` marks its plans by it, and paceline.parallel reads it through the bindings. A test
-// compares it with the installed transformers.
+// `paceline plan` marks its plans by it, and paceline.parallel reads it through the bindings. A
+// test compares it with the installed transformers.
 struct ModelType {
   std::string_view name;  // `model_type` of Hugging Face's config.json
   // Whether transformers has a plan for this kind of division. Without one, only a script that

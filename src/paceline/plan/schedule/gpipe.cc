@@ -5,10 +5,10 @@
 namespace paceline::plan {
 namespace {
 
-std::vector<Pass> ForwardThenBackward(uint32_t, uint32_t, uint32_t micro_batches) {
+std::vector<Pass> ForwardThenBackward(uint32_t, const PipelineSize& size) {
   std::vector<Pass> order;
-  for (uint32_t i = 0; i < micro_batches; ++i) order.push_back({i, false});
-  for (uint32_t i = 0; i < micro_batches; ++i) order.push_back({i, true});
+  for (uint32_t i = 0; i < size.micro_batches; ++i) order.push_back({i, PassKind::kForward});
+  for (uint32_t i = 0; i < size.micro_batches; ++i) order.push_back({i, PassKind::kBackward});
   return order;
 }
 
@@ -17,6 +17,7 @@ std::vector<Pass> ForwardThenBackward(uint32_t, uint32_t, uint32_t micro_batches
 const Schedule kGPipe = {
     .name = "gpipe",
     .order = ForwardThenBackward,
-    .in_flight = [](uint32_t, uint32_t, uint32_t micro_batches) { return micro_batches; }};
+    .in_flight = [](uint32_t, const PipelineSize& size) { return size.micro_batches; },
+    .refuses = [](const PipelineSize&) { return std::string(); }};
 
 }  // namespace paceline::plan

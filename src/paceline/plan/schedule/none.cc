@@ -3,11 +3,11 @@
 namespace paceline::plan {
 namespace {
 
-std::vector<Pass> OneAfterTheOther(uint32_t, uint32_t, uint32_t micro_batches) {
+std::vector<Pass> OneAfterTheOther(uint32_t, const PipelineSize& size) {
   std::vector<Pass> order;
-  for (uint32_t i = 0; i < micro_batches; ++i) {
-    order.push_back({i, false});
-    order.push_back({i, true});
+  for (uint32_t i = 0; i < size.micro_batches; ++i) {
+    order.push_back({i, PassKind::kForward});
+    order.push_back({i, PassKind::kBackward});
   }
   return order;
 }
@@ -16,6 +16,7 @@ std::vector<Pass> OneAfterTheOther(uint32_t, uint32_t, uint32_t micro_batches) {
 
 const Schedule kNoSchedule = {.name = "none",
                               .order = OneAfterTheOther,
-                              .in_flight = [](uint32_t, uint32_t, uint32_t) { return 1u; }};
+                              .in_flight = [](uint32_t, const PipelineSize&) { return 1u; },
+                              .refuses = [](const PipelineSize&) { return std::string(); }};
 
 }  // namespace paceline::plan

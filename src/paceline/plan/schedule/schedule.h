@@ -6,39 +6,57 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace paceline::plan {
 
+enum class PassKind : uint8_t { kForward, kBackward };
+
 struct Pass {
   uint32_t micro_batch = 0;
-  bool is_backward = false;
+  PassKind kind = PassKind::kForward;
+  uint32_t chunk = 0;  // which of the stage's chunks of layers
+  bool operator==(const Pass&) const = default;
+};
+
+// A stage has `chunks` chunks of layers. Chunk c of stage s is the virtual stage c × stages + s,
+// and a micro-batch passes the virtual stages in their order.
+struct PipelineSize {
+  uint32_t stages = 1;
+  uint32_t micro_batches = 1;
+  uint32_t chunks = 1;
 };
 
 struct Schedule {
   std::string_view name;
   // All passes of a stage, in the order in which it does them; stages count from 0.
-  std::vector<Pass> (*order)(uint32_t stage, uint32_t stages, uint32_t micro_batches);
-  // Micro-batches whose activations a stage holds at once, at most.
-  uint32_t (*in_flight)(uint32_t stage, uint32_t stages, uint32_t micro_batches);
+  std::vector<Pass> (*order)(uint32_t stage, const PipelineSize& size);
+  // The most passes at once whose activations a stage holds: of a micro-batch through a chunk.
+  uint32_t (*in_flight)(uint32_t stage, const PipelineSize& size);
+  // Why there is no such order, as one sentence; "" if there is one. torch refuses the same sizes.
+  std::string (*refuses)(const PipelineSize& size);
 };
 
 extern const Schedule kNoSchedule;  // one stage: passes one after the other
 extern const Schedule kGPipe;
 extern const Schedule kOneForwardOneBackward;
+extern const Schedule kInterleaved;  // 1F1B over several chunks a stage
 
 // Indexed by Shape::schedule; the first is for one stage.
 std::span<const Schedule* const> Schedules();
 std::optional<uint32_t> FindSchedule(std::string_view name);
 
-// The cost of a micro-batch for a stage: its passes, and the transfer from the stage before (once
-// for activations, and as long again for gradients on the way back).
+// The cost of a micro-batch for a virtual stage: its passes, and the transfer from the one before
+// (once for activations, and as long again for gradients on the way back).
 struct StageTime {
   double forward = 0;
   double backward = 0;
   double transfer = 0;
-  double after = 0;  // its own work after its last pass: exchange of gradients, optimizer
+  // The stage's own work after its last pass: exchange of gradients, optimizer. Of several chunks,
+  // the sum counts.
+  double after = 0;
 };
 
 struct SimulatedStep {
@@ -47,9 +65,9 @@ struct SimulatedStep {
   std::vector<uint32_t> in_flight;  // the most that each stage held
 };
 
-// Simulates the stages' orders of passes. Returns nothing if the stages wait for each other for
-// ever.
-std::optional<SimulatedStep> Simulate(const std::vector<StageTime>& stages, uint32_t micro_batches,
+// Simulates the stages' orders of passes. `times` has each virtual stage, in their order. Returns
+// nothing if the stages wait for each other for ever.
+std::optional<SimulatedStep> Simulate(const std::vector<StageTime>& times, const PipelineSize& size,
                                       const Schedule& schedule);
 
 }  // namespace paceline::plan

@@ -5,8 +5,8 @@
 namespace paceline::plan {
 
 std::span<const Schedule* const> Schedules() {
-  static constexpr std::array<const Schedule*, 3> kAll = {&kNoSchedule, &kGPipe,
-                                                          &kOneForwardOneBackward};
+  static constexpr std::array<const Schedule*, 4> kAll = {&kNoSchedule, &kGPipe,
+                                                          &kOneForwardOneBackward, &kInterleaved};
   return kAll;
 }
 

@@ -12,22 +12,25 @@ struct StageRun {
   size_t next = 0;
   double free_at = 0;
   uint32_t held = 0;
-  std::vector<double> forward;  // when each micro-batch's pass ended
+};
+
+// When the passes of a virtual stage ended, by micro-batch.
+struct ChunkRun {
+  std::vector<double> forward;
   std::vector<double> backward;
 };
 
 class StepRun {
  public:
-  StepRun(const std::vector<StageTime>& times, uint32_t micro_batches, const Schedule& schedule)
-      : times_(times), stages_(times.size()) {
-    const auto count = static_cast<uint32_t>(times.size());
-    for (uint32_t i = 0; i < count; ++i) {
-      stages_[i].order = schedule.order(i, count, micro_batches);
-      stages_[i].forward.assign(micro_batches, kNotDone);
-      stages_[i].backward.assign(micro_batches, kNotDone);
+  StepRun(const std::vector<StageTime>& times, const PipelineSize& size, const Schedule& schedule)
+      : times_(times), stages_(size.stages), chunks_(times.size()) {
+    for (uint32_t i = 0; i < size.stages; ++i) stages_[i].order = schedule.order(i, size);
+    for (ChunkRun& chunk : chunks_) {
+      chunk.forward.assign(size.micro_batches, kNotDone);
+      chunk.backward.assign(size.micro_batches, kNotDone);
     }
-    step_.busy.assign(count, 0);
-    step_.in_flight.assign(count, 0);
+    step_.busy.assign(size.stages, 0);
+    step_.in_flight.assign(size.stages, 0);
   }
 
   std::optional<SimulatedStep> Run() {
@@ -40,37 +43,41 @@ class StepRun {
     }
     for (size_t i = 0; i < stages_.size(); ++i) {
       if (stages_[i].next < stages_[i].order.size()) return std::nullopt;
-      step_.busy[i] += times_[i].after;
-      step_.seconds = std::max(step_.seconds, stages_[i].free_at + times_[i].after);
+      double after = 0;
+      for (size_t at = i; at < times_.size(); at += stages_.size()) after += times_[at].after;
+      step_.busy[i] += after;
+      step_.seconds = std::max(step_.seconds, stages_[i].free_at + after);
     }
     return std::move(step_);
   }
 
  private:
-  // When the pass may begin; kNotDone if its inputs are not computed yet.
-  double ReadyAt(size_t stage, const Pass& pass) const {
-    if (!pass.is_backward) {
-      if (stage == 0) return 0;
-      const double before = stages_[stage - 1].forward[pass.micro_batch];
-      return before == kNotDone ? kNotDone : before + times_[stage].transfer;
+  // When the pass of the virtual stage may begin; kNotDone if its inputs are not computed yet.
+  double ReadyAt(size_t at, const Pass& pass) const {
+    if (pass.kind == PassKind::kForward) {
+      if (at == 0) return 0;
+      const double before = chunks_[at - 1].forward[pass.micro_batch];
+      return before == kNotDone ? kNotDone : before + times_[at].transfer;
     }
-    const double own = stages_[stage].forward[pass.micro_batch];
-    if (stage + 1 == stages_.size() || own == kNotDone) return own;
-    const double next = stages_[stage + 1].backward[pass.micro_batch];
-    return next == kNotDone ? kNotDone : next + times_[stage + 1].transfer;
+    const double own = chunks_[at].forward[pass.micro_batch];
+    if (at + 1 == chunks_.size() || own == kNotDone) return own;
+    const double next = chunks_[at + 1].backward[pass.micro_batch];
+    return next == kNotDone ? kNotDone : next + times_[at + 1].transfer;
   }
 
   bool DoNext(size_t index) {
     StageRun& stage = stages_[index];
     if (stage.next == stage.order.size()) return false;
     const Pass pass = stage.order[stage.next];
-    const double ready = ReadyAt(index, pass);
+    const size_t at = pass.chunk * stages_.size() + index;
+    const double ready = ReadyAt(at, pass);
     if (ready == kNotDone) return false;
-    const double seconds = pass.is_backward ? times_[index].backward : times_[index].forward;
+    const bool is_forward = pass.kind == PassKind::kForward;
+    const double seconds = is_forward ? times_[at].forward : times_[at].backward;
     stage.free_at = std::max(stage.free_at, ready) + seconds;
-    (pass.is_backward ? stage.backward : stage.forward)[pass.micro_batch] = stage.free_at;
+    (is_forward ? chunks_[at].forward : chunks_[at].backward)[pass.micro_batch] = stage.free_at;
     step_.busy[index] += seconds;
-    stage.held += pass.is_backward ? -1 : 1;
+    stage.held += is_forward ? 1 : -1;
     step_.in_flight[index] = std::max(step_.in_flight[index], stage.held);
     ++stage.next;
     return true;
@@ -78,14 +85,15 @@ class StepRun {
 
   const std::vector<StageTime>& times_;
   std::vector<StageRun> stages_;
+  std::vector<ChunkRun> chunks_;  // by virtual stage
   SimulatedStep step_;
 };
 
 }  // namespace
 
-std::optional<SimulatedStep> Simulate(const std::vector<StageTime>& stages, uint32_t micro_batches,
+std::optional<SimulatedStep> Simulate(const std::vector<StageTime>& times, const PipelineSize& size,
                                       const Schedule& schedule) {
-  return StepRun(stages, micro_batches, schedule).Run();
+  return StepRun(times, size, schedule).Run();
 }
 
 }  // namespace paceline::plan

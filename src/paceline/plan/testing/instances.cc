@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "paceline/plan/axis/axis.h"
+#include "paceline/plan/improve.h"
 #include "paceline/plan/pipeline_cut.h"
 #include "paceline/plan/replicas.h"
 #include "paceline/plan/schedule/schedule.h"
@@ -125,7 +126,7 @@ class AllCuts {
       times.push_back(TimeOf(cost, shape_));
     }
     if (!simulates_) return first + sum;
-    return Simulate(times, shape_.micro_batches, *Schedules()[shape_.schedule])->seconds;
+    return Simulate(times, SizeOf(shape_), *Schedules()[shape_.schedule])->seconds;
   }
 
   const Scene& scene_;
@@ -136,7 +137,30 @@ class AllCuts {
   std::vector<CutStage> stages_;
 };
 
+// All cuts into chunks, simulated. The devices are of one type.
+double AllChunks(const Scene& scene, const Shape& shape, PipelineCut& cut) {
+  const auto layers = static_cast<uint32_t>(scene.layers.size());
+  const uint32_t begin = cut.stages.empty() ? 0 : cut.stages.back().end;
+  if (cut.stages.size() == shape.pipeline * shape.virtual_stages) {
+    return begin == layers ? SimulatedSeconds(scene, shape, cut) : kNever;
+  }
+  if (begin > 0 && !scene.layers[begin - 1].cut.empty()) return kNever;
+  uint32_t type = 0;
+  while (scene.counts[type] == 0) ++type;
+  double least = kNever;
+  for (uint32_t end = begin + 1; end <= layers; ++end) {
+    cut.stages.push_back({begin, end, type});
+    least = std::min(least, AllChunks(scene, shape, cut));
+    cut.stages.pop_back();
+  }
+  return least;
+}
+
 double LeastOf(const Scene& scene, const Shape& shape, bool simulates) {
+  if (shape.virtual_stages > 1) {
+    PipelineCut cut;
+    return AllChunks(scene, shape, cut);
+  }
   std::vector<uint32_t> types;
   if (shape.pipeline == 1) return AllReplicas(scene, shape, 0, shape.data, types);
   return AllCuts(scene, shape, simulates).Least();

@@ -1,0 +1,38 @@
+#include <algorithm>
+
+#include "paceline/base/text.h"
+#include "paceline/plan/axis/axis.h"
+#include "paceline/plan/schedule/schedule.h"
+
+namespace paceline::plan {
+namespace {
+
+std::string RefusesVirtualStages(const Scene& scene, const Shape& chosen, uint32_t value) {
+  if (value == 0) return "a stage has at least one chunk of layers";
+  if (value == 1) return "";
+  if (chosen.pipeline == 1) return "one stage has nothing to interleave with";
+  const auto has_any = [](uint32_t count) { return count > 0; };
+  if (std::count_if(scene.counts.begin(), scene.counts.end(), has_any) > 1) {
+    return "interleaved stages are planned for devices of one type, and there are several";
+  }
+  if (uint64_t{value} * chosen.pipeline > scene.layers.size()) {
+    return Concat("the model has ", Counted(scene.layers.size(), "layer"));
+  }
+  return kInterleaved.refuses({chosen.pipeline, chosen.micro_batches, value});
+}
+
+// Interleaved stages are only looked at if they are asked for, because the executor cannot carry
+// them out (family/needs.h).
+std::vector<uint32_t> VirtualStageValues(const Scene&, const Shape&) { return {1}; }
+
+}  // namespace
+
+const Axis kVirtualStagesAxis = {
+    .name = "virtual_stages",
+    .alias = "vpp",
+    .field = &Shape::virtual_stages,
+    .values = VirtualStageValues,
+    .refuses = RefusesVirtualStages,
+    .words = [](uint32_t value) { return value == 1 ? "" : Concat(value, " virtual stages"); }};
+
+}  // namespace paceline::plan
