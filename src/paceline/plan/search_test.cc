@@ -108,10 +108,10 @@ InterleavedRegret CompareInterleaved(bool has_equal_layers) {
   return regret;
 }
 
-TEST(Search, InterleavedCutsOfEqualLayersAreTheBest) {
+TEST(Search, InterleavedCutsOfEqualLayersAreMostlyTheBest) {
   const InterleavedRegret regret = CompareInterleaved(true);
   EXPECT_GT(regret.fitting, 50);
-  EXPECT_LE(regret.far, regret.fitting / 20) << "of " << regret.fitting;
+  EXPECT_LE(regret.far, regret.fitting / 10) << "of " << regret.fitting;
 }
 
 TEST(Search, InterleavedCutsAreNearTheBest) {
