@@ -7,37 +7,29 @@ Faster workers get more. The samples of a worker that died, froze or lost its co
 another worker.
 """
 
-import json
 import logging
-import os
-import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
-from paceline._base import arguments, launch
+from paceline._base import arguments
 from paceline._data import lease_errors
 from paceline._data.fingerprint import Sized, digest
+from paceline._data.lease_holder import SLICE_SECONDS, LeaseHolder, Resume, terms_text
 from paceline._data.lease_piece import Piece
-from paceline._data.lease_position import made_in, whereabouts
 from paceline._data.likeness import Likeness, read_here
 from paceline._data.loader import must_be_ordered
 from paceline._data.order import ElasticDataset, Fingerprint, Json, Ordered
-from paceline._native import LeaseOpen, LeaseReader
 from paceline._rank import progress
 from paceline.errors import DataError
 
-SCHEMA = "paceline.leases/1"
 _WHERE = "LeasedLoader"
 _COUNT_MAX = 2**32 - 1
-_WORLDS_MAX = 2**22 - 1  # the low bits of a generation that an incarnation has room for
-_SLICE_SECONDS = 0.2  # seconds between two checks for signals while a call waits
 
 Policy = Literal["raise", "skip"]
-Resume = Literal["acks", "checkpoint"]
 
 
-class LeasedLoader:
+class LeasedLoader(LeaseHolder):
     """Yields the samples that this worker leases from `data`, one by one or as lists of `batch`.
 
     loader = LeasedLoader(ElasticDataset(records, seed=7), name="train", epochs=3)
@@ -64,8 +56,6 @@ class LeasedLoader:
             raise at the end. "skip": both are logged; see `quarantined`.
     """
 
-    marks_checkpoints = True  # a Checkpointer calls `mark` before each save
-
     @arguments.known(_WHERE, hints={**arguments.OF_DATA_SETS, "batch_size": "batch="})
     def __init__(
         self,
@@ -85,46 +75,40 @@ class LeasedLoader:
         uneven: bool = False,
     ) -> None:
         must_be_ordered(_WHERE, data)
+        super().__init__(
+            arguments.text(_WHERE, "name", name, bytes_max=200),
+            resume=arguments.one_of(_WHERE, "resume", resume, ("acks", "checkpoint")),
+            ahead=arguments.count(_WHERE, "ahead", ahead, least=0, most=_COUNT_MAX),
+        )
         self.data = data
-        self.name = name
-        arguments.text(_WHERE, "name", name, bytes_max=200)
         self.epochs = arguments.count(_WHERE, "epochs", epochs)
         self.batch = None if batch is None else arguments.count(_WHERE, "batch", batch)
         self._collate = arguments.callback(_WHERE, "collate", collate)
-        self._resume = arguments.one_of(_WHERE, "resume", resume, ("acks", "checkpoint"))
         self._policy = arguments.one_of(_WHERE, "bad_samples", bad_samples, ("raise", "skip"))
         wanted, fix = "seconds, 0.001 to 86,400", "deadline=10"
         seconds = arguments.number(
             _WHERE, "deadline", deadline, least=0.001, most=86_400, wanted=wanted, fix=fix)
-        self._open = LeaseOpen()
-        self._open.name = name
-        self._open.terms = json.dumps(self._terms(), sort_keys=True, separators=(",", ":"))
+        self._open.terms = terms_text(self._terms())
         ordinals = data.samples * self.epochs
         self._open.ordinals = arguments.count(_WHERE, "samples * epochs", ordinals)
         self._open.lease_max = arguments.count(_WHERE, "lease", lease)
         self._open.lease_first = min(64, lease)
         self._open.deadline_ms = int(seconds * 1000)
         self._open.failures_max = arguments.count(_WHERE, "failures", failures, most=_COUNT_MAX)
-        self._open.follows_checkpoints = resume == "checkpoint"
         is_uneven = arguments.flag(_WHERE, "uneven", uneven)
         self._is_even = self._open.is_even = resume == "checkpoint" and not is_uneven
         drops = arguments.flag(_WHERE, "drop_last", drop_last) or not self._is_even
         if not drops and ordinals % (ranks := progress.world_size()):
             raise lease_errors.remainder(name, ordinals, ranks)
-        self._ahead = arguments.count(_WHERE, "ahead", ahead, least=0, most=_COUNT_MAX)
-        self._reader_or_none: LeaseReader | None = None
-        self._pid = 0
         self._records = data.reader()
         self._likeness = Likeness(data, self._digests)
         self._cursor: Piece | None = None  # the rest of the current lease
         self._again: deque[list[Piece]] = deque()  # pieces that were handed out and did not count
         self._current: list[Piece] | None = None  # the pieces that the loop works on now
         self._given_up: set[int] = set()  # lost leases; the read-ahead may still have pieces
-        self._position: str | None = None
         self._is_running = False
         self.quarantined: list[tuple[int, int]] = []  # (epoch, index), known at the end, the first
         self._bad_samples = 0  # how many there are; one frame has about 9,000 of them
-        self._stale = 0  # lost leases that were already reported
         self.lost = 0  # batches that were acknowledged too late
         self.left_out = 0  # samples at the end that the ranks cannot share evenly
 
@@ -242,7 +226,7 @@ class LeasedLoader:
 
     def _take(self, *, is_patient: bool) -> Piece | None:
         while True:
-            what, lease, begin, end, text = self._reader.take(_SLICE_SECONDS, is_patient)
+            what, lease, begin, end, text = self._reader.take(SLICE_SECONDS, is_patient)
             if what == "lease":
                 return Piece(lease, begin, end)
             if what == "complete":
@@ -302,7 +286,7 @@ class LeasedLoader:
 
     def _finish(self) -> None:
         while True:
-            what, _lease, _begin, _end, text = self._reader.flush(_SLICE_SECONDS)
+            what, _lease, _begin, _end, text = self._reader.flush(SLICE_SECONDS)
             if what == "complete":
                 break
             self._refuse(what, text)
@@ -331,129 +315,17 @@ class LeasedLoader:
                 epoch, place = divmod(ordinal, self.data.samples)
                 self.quarantined.append((epoch, self.data.indices(epoch, place, place + 1)[0]))
 
-    # ---- the ledger ----
+    # ---- what the holder of leases asks ----
 
-    @property
-    def _reader(self) -> LeaseReader:
-        if self._reader_or_none is None:
-            self._connect()
-        if self._pid != os.getpid():
-            raise lease_errors.of_another_process(self.name, self._pid, os.getpid())
-        return cast("LeaseReader", self._reader_or_none)
-
-    def _connect(self) -> None:
-        socket = launch.lease_socket()
-        if socket is None and progress.world_size() > 1:
-            from paceline._checkpoint.private_keeper import find_leases
-
-            socket = find_leases(self.name)
-        if self.name in _names:
-            raise lease_errors.two_loaders(self.name)
-        self._pid = os.getpid()
-        self._open.rank = progress.rank()
-        self._open.world_size = progress.world_size()
-        # Each start has its own generation, so that each may rewind to its checkpoint.
-        self._open.generation = progress.generation() or launch.start_number()
-        # An incarnation has to be higher in every new process of this rank. It is made of the
-        # world's number, which never restarts within a job, and of milliseconds. The generation
-        # also has the master's term above that number; with the term 64 bits would not do.
-        world = self._open.generation & _WORLDS_MAX
-        self._open.incarnation = world << 42 | int(time.time() * 1000)
-        self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
-        _names.add(self.name)
-
-    def _refuse(self, what: str, text: str) -> None:
-        if what == "fenced":
-            raise lease_errors.fenced(self.name, self._open.rank)
-        if what == "refused":
-            raise lease_errors.of_ledger(self.name, text)
-
-    def close(self) -> None:
-        """Return the leases. A loader that is used again leases new ones."""
-        if self._reader_or_none is not None and self._pid == os.getpid():
-            self._reader_or_none.close()
-            _names.discard(self.name)
-        self._reader_or_none = None
+    def _drop_all(self) -> None:
         self._cursor = self._current = None
         self._again.clear()
 
-    def __enter__(self) -> "LeasedLoader":
-        return self
+    def _fingerprint_now(self) -> object:
+        return self._likeness.now()
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    # ---- with a checkpoint ----
-
-    def mark(self, step: int) -> None:
-        """Assign all samples up to the last batch to the checkpoint of `step`.
-
-        `Checkpointer.save` calls this for each loader in the state. All ranks mark the same steps.
-        """
-        self._must_follow("mark")
-        self.done()
-        while True:
-            what, _lease, _begin, _end, text = self._reader.mark(step, _SLICE_SECONDS)
-            if what == "complete":
-                self._refuse_lost()
-                self._position = text
-                return
-            self._refuse(what, text)
-
-    def state_dict(self) -> Json:
-        """The name of the last marked position. The ledger knows its ranges of samples."""
-        self._must_follow("state_dict")
-        ranges = ""
-        if self._position is not None and launch.lease_socket() is None:
-            ranges = self._reader.position_text(self._position)
-        return {
-            "schema": SCHEMA,
-            "name": self.name,
-            "position": self._position,
-            "ranges": ranges,  # for a ledger that ends with this process
-            "run": made_in(),  # the run directory whose ledger knows this position
-            "order": self._terms(),
-            "fingerprint": self._likeness.now(),
-        }
-
-    def load_state_dict(self, state: object) -> None:
-        """Go to the checkpoint's position. Raises DataError if the data or its order changed."""
-        self._must_follow("load_state_dict")
-        saved = cast("Json", state) if isinstance(state, dict) else {}
-        position = saved.get("position")
-        if saved.get("schema") != SCHEMA or not isinstance(position, str):
-            raise lease_errors.no_position(SCHEMA, state)
-        self._likeness.must_be(saved.get("fingerprint"), f"the data set {self.name}")
-        was = cast("Json", order) if isinstance(order := saved.get("order"), dict) else {}
-        if was.get("drawn", "") != self._terms().get("drawn", "") and "drawn" in was:
-            raise lease_errors.other_order(self.name)
-        reader = self._reader  # connects first, so that it is known whether ranks share a ledger
-        wanted: str | None = whereabouts(self.name, position, saved)
-        if launch.lease_socket() is None:
-            reader.add_position(position, str(saved.get("ranges", "")))
-        self._cursor = self._current = None
-        self._again.clear()
-        self._position = position
-        while True:
-            what, _lease, _begin, _end, text = reader.rewind(wanted, _SLICE_SECONDS)
-            if what == "complete":
-                self._stale = reader.counters[1]
-                return
-            wanted = None
-            self._refuse(what, text)
-
-    def _refuse_lost(self) -> None:
-        """With checkpoints a lost lease is an error: another rank trains on its samples again."""
-        if self._resume != "checkpoint":
-            return
-        stale = self._reader.counters[1]
-        if stale > self._stale:
-            self._stale = stale
-            raise lease_errors.lost(self.name, self._open.rank)
-
-    def _must_follow(self, call: str) -> None:
-        if self._resume != "checkpoint":
-            raise lease_errors.follows_none(self.name, call)
+    def _must_be_like(self, saved: object) -> None:
+        self._likeness.must_be(saved, f"the data set {self.name}")
 
     def _digests(self, places: Sequence[int]) -> list[str]:
         """Digests of these records, read in the kind of process that reads batches."""
@@ -473,9 +345,6 @@ class _BadSampleError(Exception):
         self.piece = piece
         self.ordinal = ordinal
         self.index = index
-
-
-_names: set[str] = set()  # names that this process leases
 
 
 def _log() -> logging.Logger:

@@ -8,8 +8,9 @@ import torch
 
 from paceline._base import arguments
 from paceline._data import leases as data_leases
+from paceline._data.lease_holder import Resume
 from paceline._data.lease_piece import Piece
-from paceline._data.leases import Policy, Resume
+from paceline._data.leases import Policy
 from paceline.integrations.elastic_loader import (
     Reading,
     make_loader,

@@ -250,7 +250,7 @@ def test_two_loaders_of_one_name_are_refused(loaders: Any) -> None:
 
 def test_a_generation_of_a_later_master_opens_and_rises(loaders: Any, monkeypatch: Any) -> None:
     """A platform's master has a term, which is in the generation above the world's number."""
-    from paceline._data import leases
+    from paceline._data import lease_holder
     from paceline._rank import progress
 
     opened: list[int] = []
@@ -259,7 +259,7 @@ def test_a_generation_of_a_later_master_opens_and_rises(loaders: Any, monkeypatc
         opened.append(work.incarnation)
         raise RuntimeError("not today")
 
-    monkeypatch.setattr(leases, "LeaseReader", type("Reader", (), {"open": connect}))
+    monkeypatch.setattr(lease_holder, "LeaseReader", type("Reader", (), {"open": connect}))
     loader = loaders(ElasticDataset(range(10)))
     for term, world in ((0, 1), (1, 2), (0xFFFF, 3)):
         monkeypatch.setattr(progress, "generation", lambda now=term << 32 | world: now)
@@ -274,7 +274,7 @@ def test_ranks_of_torchrun_look_for_their_ledger_before_a_restore(
     """And each start of them has a generation of its own, so that it may rewind."""
     from paceline._base import launch
     from paceline._checkpoint import private_keeper
-    from paceline._data import leases
+    from paceline._data import lease_holder
     from paceline._rank import progress
 
     opened: list[int] = []
@@ -295,7 +295,7 @@ def test_ranks_of_torchrun_look_for_their_ledger_before_a_restore(
     monkeypatch.setattr(private_keeper, "find_leases", keep)
     monkeypatch.setattr(launch, "_kept", None)
     monkeypatch.setattr(progress, "world_size", lambda: 2)
-    monkeypatch.setattr(leases, "LeaseReader", type("Reader", (), {"open": connect}))
+    monkeypatch.setattr(lease_holder, "LeaseReader", type("Reader", (), {"open": connect}))
     for start in (0, 1, 2):
         monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", str(start))
         with pytest.raises(DataError, match="connected"):
