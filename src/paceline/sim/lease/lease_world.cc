@@ -11,6 +11,7 @@
 #include "paceline/base/prng.h"
 #include "paceline/base/text.h"
 #include "paceline/data/lease/lease_book.h"
+#include "paceline/sim/lease/lease_master.h"
 #include "paceline/sim/lease/lease_verdict.h"
 #include "paceline/sim/lease/lease_worker.h"
 
@@ -33,7 +34,10 @@ class World {
         is_even_(follows_ && (canary == LeaseCanary::kUnevenShares || prng_.Chance(1, 2))),
         ordinals_(20 + prng_.Below(150)),
         lease_max_(1 + prng_.Below(20)),
-        poisoned_(!follows_ && prng_.Chance(1, 4) ? prng_.Below(ordinals_) : UINT64_MAX) {
+        poisoned_(!follows_ && prng_.Chance(1, 4) ? prng_.Below(ordinals_) : UINT64_MAX),
+        master_({.confirms_early = canary == LeaseCanary::kConfirmEarly,
+                 .loses_facts = canary == LeaseCanary::kLoseFacts},
+                [this](const LeaseAnswer& answer) { Send(answer); }) {
     const uint64_t count = 1 + prng_.Below(4);
     for (uint64_t rank = 0; rank < count; ++rank) {
       Worker worker;
@@ -44,7 +48,6 @@ class World {
     down_.resize(count);
     links_.resize(count / kPerLink + 1);
     for (size_t node = 0; node < links_.size(); ++node) Relink(node);
-    Boot();
   }
 
   LeaseOutcome Run() {
@@ -52,11 +55,11 @@ class World {
     for (; step < kStepsMax && wrong_.empty() && !IsOver(); ++step) {
       is_calm_ = static_cast<uint64_t>(step) >= limits_.faulty_steps;
       Step();
-      if (const std::string broken = book_.Broken(); !broken.empty()) wrong_ = broken;
+      if (const std::string broken = book().Broken(); !broken.empty()) wrong_ = broken;
     }
     if (wrong_.empty() && !IsOver()) wrong_ = "did not end";
     if (wrong_.empty()) {
-      wrong_ = JudgeLeases({.journal = journal_,
+      wrong_ = JudgeLeases({.journal = master_.journal(),
                             .workers = workers_,
                             .ordinals = ordinals_,
                             .poisoned = poisoned_,
@@ -69,34 +72,7 @@ class World {
  private:
   // ---- the host ----
 
-  void Boot() {
-    LeaseActions actions;
-    book_.Boot(book_.first_lease() + 1'000'000, &actions);
-    base_ = journal_.size();
-    Keep(&actions);
-    durable_ = journal_.size();  // before any worker is answered
-  }
-
-  void Keep(LeaseActions* actions) {
-    for (LeaseFact& fact : actions->facts) journal_.push_back(std::move(fact));
-    for (LeaseAnswer& answer : actions->answers) {
-      const uint64_t after = answer.after == 0 ? 0 : base_ + answer.after;
-      if (canary_ == LeaseCanary::kConfirmEarly || after <= durable_) {
-        Send(answer);
-      } else {
-        waiting_.emplace_back(after, std::move(answer));
-      }
-    }
-  }
-
-  void Flush() {
-    durable_ += prng_.Below(journal_.size() - durable_ + 1);
-    if (is_calm_) durable_ = journal_.size();
-    while (!waiting_.empty() && waiting_.front().first <= durable_) {
-      Send(waiting_.front().second);
-      waiting_.pop_front();
-    }
-  }
+  LeaseBook& book() { return master_.book(); }
 
   void Send(const LeaseAnswer& answer) {
     for (size_t i = 0; i < workers_.size(); ++i) {
@@ -106,13 +82,7 @@ class World {
 
   void Crash() {
     ++faults_;
-    size_t kept = durable_;
-    if (canary_ == LeaseCanary::kLoseFacts) kept -= std::min<size_t>(kept, prng_.Below(4));
-    journal_.resize(kept);
-    waiting_.clear();
-    book_ = LeaseBook();
-    for (const LeaseFact& fact : journal_) book_.Restore(fact);
-    Boot();
+    master_.Crash(&prng_);
     for (size_t node = 0; node < links_.size(); ++node) Relink(node);
   }
 
@@ -131,8 +101,8 @@ class World {
 
   void BreakLink(size_t node) {
     ++faults_;
-    book_.LinkBroken(now_, links_[node],
-                     prng_.Chance(1, 2) ? Duration() : LeaseBook::kLinkPatience);
+    book().LinkBroken(now_, links_[node],
+                      prng_.Chance(1, 2) ? Duration() : LeaseBook::kLinkPatience);
     Relink(node);
   }
 
@@ -145,7 +115,7 @@ class World {
     if (choice < 35) return Act(index);
     if (choice < 60) return Deliver(index);
     if (choice < 80) return Hear(index);
-    if (choice < 90) return Flush();
+    if (choice < 90) return master_.Flush(is_calm_, &prng_);
     if (choice < 94) return Tick();
     if (!is_calm_) return Fault(index);
     workers_[index].is_frozen = false;
@@ -156,8 +126,8 @@ class World {
     // In the calm phase no worker is so slow that its deadline passes.
     now_ += Duration::Milliseconds(static_cast<int64_t>(prng_.Below(is_calm_ ? 10 : 2'000)));
     LeaseActions actions;
-    book_.Tick(now_, &actions);
-    Keep(&actions);
+    book().Tick(now_, &actions);
+    master_.Keep(&actions);
   }
 
   void Fault(size_t index) {
@@ -179,8 +149,8 @@ class World {
     worker.is_alive = false;
     if (prng_.Chance(2, 3)) {  // its agent reports it; else a deadline or its successor does
       LeaseActions actions;
-      book_.PeerGone(now_, peers_[index], prng_.Chance(1, 2), &actions);
-      Keep(&actions);
+      book().PeerGone(now_, peers_[index], prng_.Chance(1, 2), &actions);
+      master_.Keep(&actions);
     }
     up_[index].clear();
     down_[index].clear();
@@ -331,8 +301,8 @@ class World {
     up_[index].pop_front();
     ++events_;
     LeaseActions actions;
-    book_.Handle(now_, peers_[index], frame, &actions);
-    Keep(&actions);
+    book().Handle(now_, peers_[index], frame, &actions);
+    master_.Keep(&actions);
   }
 
   void Hear(size_t index) {
@@ -385,8 +355,8 @@ class World {
   // An answer to a worker must be covered by durable facts of its lease.
   void CheckBacked(size_t index, uint64_t lease, OrdinalRange range) {
     IntervalSet backed;
-    for (size_t i = 0; i < durable_; ++i) {
-      const LeaseFact& fact = journal_[i];
+    for (size_t i = 0; i < master_.durable(); ++i) {
+      const LeaseFact& fact = master_.journal()[i];
       const bool is_its = fact.kind == LeaseFact::Kind::kAcked && fact.lease == lease &&
                           fact.worker.worker == workers_[index].rank;
       if (is_its) backed.Add({fact.begin, fact.end});
@@ -459,11 +429,7 @@ class World {
   const uint64_t ordinals_;
   const uint64_t lease_max_;
   const uint64_t poisoned_;
-  LeaseBook book_;
-  std::vector<LeaseFact> journal_;
-  size_t base_ = 0;     // facts before this master
-  size_t durable_ = 0;  // of journal_
-  std::deque<std::pair<uint64_t, LeaseAnswer>> waiting_;
+  LeaseMaster master_;
   std::vector<Worker> workers_;
   std::vector<std::deque<LeaseFrame>> up_;
   std::vector<std::deque<LeaseFrame>> down_;
