@@ -4,6 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <optional>
 #include <string>
@@ -59,14 +60,36 @@ void BindOpen(nanobind::module_& module) {
       .def_rw("deadline_ms", &LeaseOpen::deadline_ms)
       .def_rw("failures_max", &LeaseOpen::failures_max)
       .def_rw("follows_checkpoints", &LeaseOpen::follows_checkpoints)
-      .def_rw("is_even", &LeaseOpen::is_even);
+      .def_rw("is_even", &LeaseOpen::is_even)
+      .def_rw("is_stream", &LeaseOpen::is_stream);
+}
+
+void BindStreams(nanobind::class_<LeaseReader>& reader) {
+  reader
+      .def("found", &LeaseReader::Found, nanobind::arg("name"), nanobind::arg("base"),
+           nanobind::arg("records"), Release())
+      .def(
+          "gap",
+          [](LeaseReader& reader, uint64_t lease, uint64_t begin, uint64_t end, bool is_refused,
+             const std::string& why) {
+            reader.Gap(lease, {begin, end}, is_refused, why);
+          },
+          nanobind::arg("lease"), nanobind::arg("begin"), nanobind::arg("end"),
+          nanobind::arg("is_refused"), nanobind::arg("why"), Release())
+      .def("seen", &LeaseReader::Seen, nanobind::arg("lease"), nanobind::arg("end"), Release())
+      .def("touch", &LeaseReader::Touch, Release())
+      .def("recalled", &LeaseReader::Recalled, Release())
+      .def("holds", &LeaseReader::Holds, nanobind::arg("lease"), Release())
+      .def("give_back", &LeaseReader::GiveBack, nanobind::arg("lease"), Release());
 }
 
 }  // namespace
 
 void BindLeases(nanobind::module_& module) {
   BindOpen(module);
-  nanobind::class_<LeaseReader>(module, "LeaseReader")
+  nanobind::class_<LeaseReader> reader(module, "LeaseReader");
+  BindStreams(reader);
+  reader
       .def_static(
           "open",
           [](std::string socket, uint32_t ahead, LeaseOpen open) {

@@ -18,6 +18,7 @@ namespace {
 // Acks wait this long to be sent together.
 constexpr Duration kAckDelay = Duration::Milliseconds(5);
 constexpr Duration kCloseMax = Duration::Milliseconds(500);
+constexpr size_t kReasonBytesMax = 500;
 
 Instant Now() {
   const auto since = std::chrono::steady_clock::now().time_since_epoch();
@@ -106,7 +107,8 @@ LeaseReader::Taken LeaseReader::Take(Duration timeout, bool is_patient) {
     ready_.pop_front();
     TopUp(options_.ahead);
     Push();
-    return {.what = What::kLease, .lease = lease, .range = held_.at(lease).range};
+    const Held& held = held_.at(lease);
+    return {.what = What::kLease, .lease = lease, .range = held.range, .text = held.text};
   }
   if (complete_) return *complete_;
   if (!is_patient && told_to_wait()) return {.what = What::kWait};
@@ -150,6 +152,83 @@ void LeaseReader::Fail(uint64_t lease, OrdinalRange bad) {
   if (options_.open.is_even) complete_.reset();  // its share is no longer complete
   found->second.range.end = found->second.done;  // the rest is no longer ours
   if (found->second.confirmed == found->second.done) Drop(lease);
+  Push();
+}
+
+// ---- streams ----
+
+void LeaseReader::Found(const std::string& name, uint64_t base, uint64_t records) {
+  const std::lock_guard lock(mutex_);
+  const LeaseFrame frame{.op = LeaseOp::kFound, .begin = base, .end = records, .text = name};
+  found_[name] = frame;
+  Say(frame);
+  Push();
+}
+
+void LeaseReader::Gap(uint64_t lease, OrdinalRange gap, bool is_refused, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(lease);
+  if (found == held_.end()) return;
+  LeaseFrame frame{.op = LeaseOp::kGap,
+                   .flags = is_refused ? LeaseFrame::kBlamed : uint16_t{0},
+                   .lease = lease,
+                   .begin = gap.begin,
+                   .end = gap.end,
+                   .text = why.substr(0, kReasonBytesMax)};
+  found->second.gaps.push_back(frame);
+  Say(std::move(frame));
+  Push();
+}
+
+void LeaseReader::Seen(uint64_t lease, uint64_t end) {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(lease);
+  if (found != held_.end()) found->second.seen = end;
+}
+
+void LeaseReader::Touch() {
+  const std::lock_guard lock(mutex_);
+  for (auto& [lease, held] : held_) {
+    if (held.is_over) continue;
+    if (held.done > held.said) {
+      SayAck(lease, &held);
+      continue;
+    }
+    const uint64_t number = next_number_++;
+    unconfirmed_.push_back({number, lease, held.said});
+    Say({.op = LeaseOp::kAck,
+         .number = number,
+         .lease = lease,
+         .begin = held.seen,
+         .end = held.said});
+  }
+  Push();
+}
+
+std::vector<uint64_t> LeaseReader::Recalled() {
+  const std::lock_guard lock(mutex_);
+  std::vector<uint64_t> leases;
+  for (const auto& [lease, held] : held_) {
+    if (held.is_recalled && !held.is_over) leases.push_back(lease);
+  }
+  return leases;
+}
+
+bool LeaseReader::Holds(uint64_t lease) {
+  const std::lock_guard lock(mutex_);
+  return held_.contains(lease);
+}
+
+void LeaseReader::GiveBack(uint64_t lease) {
+  const std::lock_guard lock(mutex_);
+  const auto found = held_.find(lease);
+  if (found == held_.end()) return;
+  Held& held = found->second;
+  SayAck(lease, &held);
+  Say({.op = LeaseOp::kReturn, .lease = lease});
+  held.is_over = true;
+  held.range.end = held.done;  // the rest is no longer ours
+  if (held.confirmed == held.done) Drop(lease);
   Push();
 }
 
@@ -201,18 +280,21 @@ LeaseReader::Taken LeaseReader::Flush(Duration timeout) {
 
 std::string LeaseReader::PositionText(const std::string& position) {
   const std::lock_guard lock(mutex_);
-  if (own_ == nullptr) return "";
-  for (const LeaseFact& fact : own_->Summary()) {
-    if (fact.kind == LeaseFact::Kind::kPosition && fact.text.starts_with(position + "\n")) {
-      return fact.text.substr(position.size() + 1);
-    }
-  }
-  return "";
+  return own_ == nullptr ? "" : own_->PositionText(position);
 }
 
 void LeaseReader::AddPosition(const std::string& position, const std::string& ranges) {
   const std::lock_guard lock(mutex_);
   if (own_ == nullptr) return;
+  const size_t line = ranges.find('\n');
+  if (options_.open.is_stream) {
+    const auto done = RangesFromText(ranges.substr(0, line));
+    const auto partitions = PartitionsFromText(
+        line == std::string::npos ? "" : std::string_view(ranges).substr(line + 1));
+    LeaseActions none;
+    if (done && partitions) own_->Adopt({}, position, *done, *partitions, &none);
+    return;
+  }
   own_->Restore({.kind = LeaseFact::Kind::kPosition, .set = 1, .text = position + "\n" + ranges});
 }
 
@@ -247,7 +329,11 @@ void LeaseReader::SayAck(uint64_t lease, Held* held) {
   held->said = held->done;
   const uint64_t number = next_number_++;
   unconfirmed_.push_back({number, lease, held->done});
-  Say({.op = LeaseOp::kAck, .number = number, .lease = lease, .end = held->done});
+  Say({.op = LeaseOp::kAck,
+       .number = number,
+       .lease = lease,
+       .begin = held->seen,
+       .end = held->done});
 }
 
 void LeaseReader::SayAcks(bool is_urgent) {
@@ -300,9 +386,11 @@ void LeaseReader::Reopen() {
   if (rewind_number_ > 0) {
     Say({.op = LeaseOp::kRewind, .number = rewind_number_, .text = rewind_text_});
   }
+  for (const auto& [name, frame] : found_) Say(frame);
   presenting_.clear();
   for (auto& [lease, held] : held_) {
     presenting_.insert(lease);
+    held.is_recalled = false;  // the ledger recalls it again if it still wants it
     Say({.op = LeaseOp::kPresent,
          .number = held.confirmed,
          .lease = lease,

@@ -58,7 +58,7 @@ class LeaseReader {
     What what = What::kTimeout;
     uint64_t lease = 0;
     OrdinalRange range = {};
-    std::string text = {};
+    std::string text = {};  // of a stream's lease: base and name of the partition, a line each
   };
   // The next lease. `is_patient`: wait even if others have all the rest.
   Taken Take(Duration timeout, bool is_patient);
@@ -68,6 +68,22 @@ class LeaseReader {
   bool Ack(uint64_t lease, uint64_t until);
   // Reports that a part of the lease cannot be done. Returns the rest of the lease as well.
   void Fail(uint64_t lease, OrdinalRange bad);
+
+  // For streams. Found reports a partition that this process sees (`records`: 0 if it has no end);
+  // it is reported again to another master.
+  void Found(const std::string& name, uint64_t base, uint64_t records);
+  // Reports records of a lease that nobody trains on, before the ack that covers them.
+  void Gap(uint64_t lease, OrdinalRange gap, bool is_refused, const std::string& why);
+  // Notes that the lease's partition has records up to here. Sent with the next ack.
+  void Seen(uint64_t lease, uint64_t end);
+  // Acknowledges what is already acknowledged, for all leases: a stream without new records keeps
+  // its reader.
+  void Touch();
+  // Leases that another process is to get. The caller acknowledges what it has done, and calls
+  // GiveBack.
+  std::vector<uint64_t> Recalled();
+  bool Holds(uint64_t lease);  // false: it is another process's, or all of it is done
+  void GiveBack(uint64_t lease);
 
   // Assigns all acks before this call to the checkpoint of that step. kComplete when that is
   // durable, with the position as text; kTimeout: call again.
@@ -100,6 +116,11 @@ class LeaseReader {
     uint64_t done = 0;  // done by the caller; to be sent soon
     uint64_t confirmed = 0;
     bool is_over = false;  // the caller needs it no more
+    // Of a stream.
+    std::string text = {};
+    uint64_t seen = 0;
+    bool is_recalled = false;
+    std::vector<LeaseFrame> gaps = {};  // not confirmed yet
   };
   struct Said {
     uint64_t number = 0;
@@ -118,6 +139,7 @@ class LeaseReader {
   void HearStale(const LeaseFrame& frame);
   void HearConfirmed(uint64_t number);
   void HearPresented(const LeaseFrame& frame);
+  void HearRecall(const LeaseFrame& frame);
   void Say(LeaseFrame frame);
   void SayAcks(bool is_urgent);
   void SayAck(uint64_t lease, Held* held);
@@ -157,6 +179,7 @@ class LeaseReader {
   uint64_t rewind_number_ = 0;
   std::string rewind_text_;
   bool is_rewinding_ = false;
+  std::map<std::string, LeaseFrame> found_;  // partitions of a stream, by name
   Counters counters_;
   std::unique_ptr<LeaseBook> own_;  // the ledger, if it is this process's own
   std::deque<LeaseFrame> heard_;    // answers of own_

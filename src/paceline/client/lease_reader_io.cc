@@ -38,6 +38,7 @@ void LeaseReader::Hear(const LeaseFrame& frame) {
     case LeaseOp::kStale: HearStale(frame); return Presented(frame.lease);
     case LeaseOp::kConfirmed: return HearConfirmed(frame.number);
     case LeaseOp::kPresented: HearPresented(frame); return Presented(frame.lease);
+    case LeaseOp::kRecall: return HearRecall(frame);
     case LeaseOp::kMarked:
       if (const auto mark = marks_.find(frame.number); mark != marks_.end()) {
         mark->second = frame.text;
@@ -63,10 +64,21 @@ void LeaseReader::HearGranted(const LeaseFrame& frame) {
   held_[frame.lease] = {.range = {frame.begin, frame.end},
                         .said = frame.begin,
                         .done = frame.begin,
-                        .confirmed = frame.begin};
+                        .confirmed = frame.begin,
+                        .text = frame.text};
   ready_.push_back(frame.lease);
   granted_ += frame.end - frame.begin;
   ++counters_.leases;
+}
+
+// A lease that the caller has not seen goes back at once.
+void LeaseReader::HearRecall(const LeaseFrame& frame) {
+  const auto held = held_.find(frame.lease);
+  if (held == held_.end()) return Say({.op = LeaseOp::kReturn, .lease = frame.lease});
+  held->second.is_recalled = true;
+  if (std::find(ready_.begin(), ready_.end(), frame.lease) == ready_.end()) return;
+  Drop(frame.lease);
+  Say({.op = LeaseOp::kReturn, .lease = frame.lease});
 }
 
 void LeaseReader::Drop(uint64_t lease) {
@@ -89,6 +101,8 @@ void LeaseReader::HearConfirmed(uint64_t number) {
     const auto held = held_.find(said.lease);
     if (held == held_.end()) continue;
     held->second.confirmed = std::max(held->second.confirmed, said.until);
+    std::erase_if(held->second.gaps,
+                  [&said](const LeaseFrame& gap) { return gap.end <= said.until; });
     const bool is_all = held->second.confirmed == held->second.done;
     if (held->second.is_over && is_all) held_.erase(held);
   }
@@ -102,6 +116,9 @@ void LeaseReader::HearPresented(const LeaseFrame& frame) {
   held.confirmed = std::max(held.confirmed, frame.begin);
   std::erase_if(unconfirmed_, [&](const Said& one) { return one.lease == frame.lease; });
   held.said = frame.begin;
+  for (const LeaseFrame& gap : held.gaps) {
+    if (gap.begin >= frame.begin) Say(gap);
+  }
   if (held.done > held.said) return SayAck(frame.lease, &held);
   if (held.is_over) held_.erase(found);
 }

@@ -47,8 +47,10 @@ constexpr size_t kNameBytesMax = 200;
 constexpr uint64_t kOrdinalsMax = uint64_t{1} << 53;
 using Numbers = std::array<uint64_t, 13>;
 
-// 1: follows checkpoints; 3: and all ranks get equally many ordinals.
+// 1: follows checkpoints; 3: and all ranks get equally many ordinals. Plus 4 for a stream, which
+// has no equal shares.
 uint64_t Following(const LeaseOpen& open) {
+  if (open.is_stream) return open.follows_checkpoints ? 5 : 4;
   if (!open.follows_checkpoints) return 0;
   return open.is_even ? 3 : 1;
 }
@@ -70,7 +72,7 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
   text.remove_prefix(sizeof(n));
   const bool is_whole = n[0] <= kOrdinalsMax && n[1] < n[2] && n[5] >= 1 && n[6] >= n[5] &&
                         n[8] >= 1 && n[9] >= 1 && n[8] <= 86'400'000 && n[9] <= 86'400'000 &&
-                        n[10] >= 1 && (n[11] <= 1 || n[11] == 3) && n[12] >= 1 &&
+                        n[10] >= 1 && (n[11] <= 1 || (n[11] >= 3 && n[11] <= 5)) && n[12] >= 1 &&
                         n[12] <= kNameBytesMax && n[12] <= text.size();
   if (!is_whole) return std::nullopt;
   const std::string_view name = text.substr(0, n[12]);
@@ -89,8 +91,9 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
                    .lease_ms = n[8],
                    .deadline_ms = n[9],
                    .failures_max = n[10],
-                   .follows_checkpoints = n[11] != 0,
-                   .is_even = n[11] == 3};
+                   .follows_checkpoints = (n[11] & 1) != 0,
+                   .is_even = n[11] == 3,
+                   .is_stream = (n[11] & 4) != 0};
 }
 
 }  // namespace paceline

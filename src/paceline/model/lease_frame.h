@@ -21,8 +21,10 @@ enum class LeaseOp : uint16_t {
   // The first frame of each connection. text: a LeaseOpen; begin: ordinals granted to it since the
   // rewind, without returned ones
   kOpen = 1,
-  kTake = 2,     // number: of the request
-  kAck = 3,      // lease, end: all below is done; number: of the ack, rising
+  kTake = 2,  // number: of the request
+  // lease, end: all below is done; number: of the ack, rising; begin: of a stream, the end of the
+  // partition as this process sees it, or 0
+  kAck = 3,
   kFail = 4,     // lease, begin, end: that part cannot be done; number as of an ack
   kPresent = 5,  // after a kReset: lease, begin, end; number: confirmed up to here
   kMark = 6,     // number: the step; its checkpoint has all acks before this frame
@@ -32,9 +34,15 @@ enum class LeaseOp : uint16_t {
   // From a loader, without a kOpen. text: its name; number: generation; lease: eight bytes of the
   // order that this rank reads; begin: rank; end: the place, as an epoch
   kAgree = 10,
+  // Of a stream. text: name of a partition that this process sees; begin: the offset at which the
+  // stream's first run begins there; end: how many records it has, 0 if it has no end
+  kFound = 11,
+  // Of a stream. lease, begin, end: records there that nobody trains on; text: why. kBlamed: decode
+  // refused them; else retention has eaten them
+  kGap = 12,
   // Sent to a process.
   kOpened = 32,   // begin: samples in quarantine
-  kGranted = 33,  // number: of the request, lease, begin, end
+  kGranted = 33,  // number: of the request, lease, begin, end; text: of a stream: base, name
   kWait = 34,     // number: of the request, which stays open: a kGranted or kComplete follows
   // number: of the request; begin: samples in quarantine; text: the first of them, as many as fit;
   // end: ordinals for no rank, because they are fewer than the ranks
@@ -47,6 +55,7 @@ enum class LeaseOp : uint16_t {
   kRefused = 41,    // text: what, why, fix, one a line. The last frame
   kFenced = 42,     // a newer process has replaced it. The last frame
   kDiffers = 43,    // text: the loader; number: the place; begin, end: the differing ranks
+  kRecall = 44,     // lease of a stream: to be returned, because another process has fewer
   // Sent and received by agents.
   kGone = 64,   // peer: the process has ended; kBlamed in flags: by itself
   kReset = 65,  // new connection to the master: open and present again
@@ -98,7 +107,8 @@ struct LeaseOpen {
   uint64_t deadline_ms = 10'000;  // at least; without an ack
   uint64_t failures_max = 3;      // workers on which a range fails before it is suspect
   bool follows_checkpoints = false;
-  bool is_even = false;  // follows checkpoints, and all ranks get equally many ordinals
+  bool is_even = false;    // follows checkpoints, and all ranks get equally many ordinals
+  bool is_stream = false;  // its partitions are found while it is read
   bool operator==(const LeaseOpen&) const = default;
 };
 std::string EncodeOpen(const LeaseOpen& open);

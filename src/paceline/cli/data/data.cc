@@ -123,6 +123,9 @@ std::string PositionText(const Json& one) {
   const uint64_t samples = one.contains("terms") && one["terms"].is_object()
                                ? JsonInt<uint64_t>(one["terms"], "samples")
                                : uint64_t{0};
+  if (one.contains("partitions")) {
+    return Concat(done, " of ", all, " records, ", one["partitions"].size(), " partitions");
+  }
   std::string text = Concat(done, " of ", all);
   if (samples > 0 && all > samples)
     Append(&text, ", ", done / samples, " of ", all / samples, " epochs");
@@ -153,40 +156,74 @@ int LsData(Invocation& invocation, const JobPlace& place) {
     const uint64_t bad = CountOf(TextOf(one, "quarantined"));
     rows.push_back({Visible(TextOf(one, "name")), PositionText(one), TextOf(one, "open_leases"),
                     TextOf(one, "workers"), std::to_string(bad),
-                    !is_complete ? "incomplete"
-                    : bad == 0   ? "complete"
-                                 : Concat("complete except ", bad)});
+                    one.contains("partitions") ? "live"
+                    : !is_complete             ? "incomplete"
+                    : bad == 0                 ? "complete"
+                                               : Concat("complete except ", bad)});
   }
   out.Data(Table(rows, out.width()));
   return kExitDone;
 }
 
-int ShowData(Invocation& invocation, const JobPlace& place, const std::string& name) {
+// The rows of a stream: each partition, where it stands, who reads it, and how far behind.
+void ShowStream(const Json& one, Output& out) {
+  std::vector<std::vector<std::string>> rows = {{"PARTITION", "OFFSET", "HOLDER", "LAG"}};
+  for (const Json& part : one["partitions"]) {
+    const bool is_over = JsonBool(part, "is_over", false);
+    const std::string holder = TextOf(part, "holder");
+    rows.push_back({Visible(TextOf(part, "name")), TextOf(part, "offset"),
+                    is_over         ? "done"
+                    : holder == "–" ? holder
+                                    : "rank " + holder,
+                    TextOf(part, "lag")});
+  }
+  out.Data(Table(rows, out.width()));
+  const std::string bad = TextOf(one, "quarantined");
+  out.DataLine(Concat("  quarantine    ", CountOf(bad), " records that decode refused"));
+  if (const auto reasons = one.find("reasons"); reasons != one.end()) {
+    for (const Json& reason : *reasons) {
+      if (reason.is_string()) out.DataLine("                " + Visible(reason.get<std::string>()));
+    }
+  }
+  out.DataLine(Concat("  gaps          ", TextOf(one, "gaps"), " records lost to retention"));
+}
+
+// Without a name: all data sets.
+int ShowData(Invocation& invocation, const JobPlace& place,
+             const std::optional<std::string>& name) {
   Output& out = invocation.out;
   const auto sets = DataSets(place);
   if (!sets.ok()) return out.Fail(sets.problem());
+  bool is_found = false;
   for (const Json& one : *sets) {
-    if (TextOf(one, "name") != name) continue;
+    if (name && TextOf(one, "name") != *name) continue;
+    is_found = true;
     if (out.is_json()) {
       Json json = one;
       json["schema"] = "paceline.data_show/1";
       out.DataLine(PrintJson(json));
-      return kExitDone;
+      continue;
     }
-    out.DataLine(Visible(name) + ": " + PositionText(one));
-    out.DataLine("  open leases   " + TextOf(one, "open_leases") + " on " + TextOf(one, "leased") +
-                 " samples, " + TextOf(one, "workers") + " workers");
+    out.DataLine(Visible(TextOf(one, "name")) + ": " + PositionText(one));
+    const bool is_stream = one.contains("partitions");
+    out.DataLine("  open leases   " + TextOf(one, "open_leases") +
+                 (is_stream ? ", " : " on " + TextOf(one, "leased") + " samples, ") +
+                 TextOf(one, "workers") + " workers");
     const bool follows = JsonBool(one, "follows_checkpoints", false);
     out.DataLine(std::string("  resumes       ") +
                  (follows ? "at the position in the restored checkpoint"
                           : "after the acknowledged samples"));
     const std::string bad = TextOf(one, "quarantined");
-    out.DataLine("  quarantine    " + (bad.empty() ? "nothing" : "ordinals " + bad));
+    if (is_stream) {
+      ShowStream(one, out);
+    } else {
+      out.DataLine("  quarantine    " + (bad.empty() ? "nothing" : "ordinals " + bad));
+    }
     out.DataLine("  order         " + Visible(TextOf(one, "terms")));
-    return kExitDone;
   }
+  if (is_found) return kExitDone;
   return out.Fail({.code = "PL-E085",
-                   .what = "the job has no data set " + name,
+                   .what = "the job has no data set " + name.value_or(""),
                    .where = JournalOf(place),
                    .why = "it has " + std::to_string(sets->size()) + " others",
                    .fix = "paceline data ls"});
@@ -340,7 +377,7 @@ Problem Misused(const std::string& why) {
           .what = "paceline data needs a subcommand",
           .where = "the command line",
           .why = why,
-          .fix = "paceline data ls, paceline data show NAME or paceline data trace SAMPLE"};
+          .fix = "paceline data ls, paceline data show [NAME] or paceline data trace SAMPLE"};
 }
 
 }  // namespace
@@ -355,7 +392,8 @@ int RunData(Invocation& invocation) {
   if (!is_ls && words[0] != "show" && words[0] != "trace") {
     return out.Fail(Misused(words[0] + " is not ls, show or trace"));
   }
-  if (words.size() != (is_ls ? 1u : 2u)) {
+  const bool is_show_all = words[0] == "show" && words.size() == 1;
+  if (words.size() != (is_ls ? 1u : 2u) && !is_show_all) {
     return out.Fail(Misused(is_ls ? "ls takes no argument" : words[0] + " takes one argument"));
   }
   const Given* checkpoint = invocation.line.Find("checkpoint");
@@ -369,7 +407,10 @@ int RunData(Invocation& invocation) {
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
   if (is_ls) return LsData(invocation, *place);
-  if (words[0] == "show") return ShowData(invocation, *place, words[1]);
+  if (words[0] == "show") {
+    return ShowData(invocation, *place,
+                    is_show_all ? std::nullopt : std::optional<std::string>(words[1]));
+  }
   const auto sample = ParseWhole<uint64_t>(words[1]);
   if (!sample) return out.Fail(Misused(words[1] + " is not a sample: samples are numbered from 0"));
   return TraceSample(invocation, *place, *sample);

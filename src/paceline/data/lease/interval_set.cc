@@ -49,6 +49,12 @@ bool IntervalSet::Overlaps(OrdinalRange range) const {
   return at != ranges_.begin() && std::prev(at)->second > range.begin;
 }
 
+uint64_t IntervalSet::FirstMissing(uint64_t from) const {
+  auto after = ranges_.upper_bound(from);
+  if (after == ranges_.begin()) return from;
+  return std::max(from, std::prev(after)->second);
+}
+
 std::vector<OrdinalRange> IntervalSet::Ranges() const {
   std::vector<OrdinalRange> ranges;
   ranges.reserve(ranges_.size());

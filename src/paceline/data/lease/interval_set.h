@@ -22,6 +22,9 @@ class IntervalSet {
   bool Covers(OrdinalRange range) const;    // all of it; an empty range always
   bool Overlaps(OrdinalRange range) const;  // any of it
 
+  // The first ordinal from `from` on that is not in the set.
+  uint64_t FirstMissing(uint64_t from) const;
+
   bool empty() const { return ranges_.empty(); }
   uint64_t total() const { return total_; }  // ordinals
 

@@ -80,10 +80,11 @@ void LeaseBook::Boot(uint64_t first_lease, LeaseActions* actions) {
 
 // Builds the data set's ledger from its durable facts: the done, quarantined and blamed ranges.
 void LeaseBook::Open(DataSet* set) const {
-  const LedgerSnapshot snapshot{.samples = set->spec.samples,
-                                .done = set->done.Ranges(),
-                                .quarantined = set->quarantined.Ranges(),
-                                .blamed = set->blamed.All()};
+  LedgerSnapshot snapshot{.samples = set->spec.samples,
+                          .done = set->done.Ranges(),
+                          .quarantined = set->quarantined.Ranges(),
+                          .blamed = set->blamed.All()};
+  for (const Partition& one : set->stream.partitions()) snapshot.grown.push_back(one.range);
   set->ledger = ShardLedger::Restore(set->spec, snapshot,
                                      set->ledger ? set->ledger->next_lease() : first_lease_);
   set->done = {};
@@ -134,6 +135,10 @@ void LeaseBook::Apply(const LeaseFact& fact) {
       cut.done = SetOf(RangesFromText(ranges).value_or(Ranges{}));
       return;
     }
+    case Kind::kFound: return ApplyFound(fact, &set);
+    case Kind::kGap:
+      return fact.lease == 0 ? set.stream.AddGap({fact.begin, fact.end})
+                             : set.stream.AddRefused({fact.begin, fact.end}, fact.text);
     case Kind::kBooted:
     case Kind::kOpened:
     case Kind::kCommitted: break;
@@ -146,8 +151,15 @@ void LeaseBook::ApplyOpened(const LeaseFact& fact) {
   set.job = job_;
   std::tie(set.name, set.terms) = SplitLine(fact.text);
   set.spec.samples = fact.end;
-  set.follows_checkpoints = fact.begin == 1;
+  set.follows_checkpoints = (fact.begin & 1) != 0;
+  set.is_stream = set.spec.by_partition = (fact.begin & 2) != 0;
   by_name_[set.name] = fact.set;
+}
+
+void LeaseBook::ApplyFound(const LeaseFact& fact, DataSet* set) {
+  const OrdinalRange range{fact.begin, fact.end};
+  if (!set->is_stream || !set->stream.Add({fact.text, fact.lease, range})) return;
+  if (set->ledger) set->ledger->Grow(range);
 }
 
 void LeaseBook::DataSet::Note(const LeaseFact& fact) {
@@ -239,6 +251,7 @@ void LeaseBook::ApplyRewound(const LeaseFact& fact, DataSet* set) {
   for (const OrdinalRange& range : set->quarantined.Ranges()) set->done.Remove(range);
   // Blame stays as well: it concerns samples, whatever the model has seen.
   for (const OrdinalRange& range : set->done.Ranges()) set->blamed.Done(range);
+  set->stream.Rewind(set->done);
   set->cuts.clear();
   set->progress.clear();
   if (set->ledger) Open(set);
@@ -254,9 +267,16 @@ std::vector<LeaseFact> LeaseBook::Summary() const {
       facts.push_back(std::move(fact));
     };
     add({.kind = Kind::kOpened,
-         .begin = set.follows_checkpoints ? 1u : 0u,
+         .begin = (set.follows_checkpoints ? 1u : 0u) + (set.is_stream ? 2u : 0u),
          .end = set.spec.samples,
          .text = set.name + "\n" + set.terms});
+    for (const Partition& one : set.stream.partitions()) {
+      add({.kind = Kind::kFound,
+           .lease = one.base,
+           .begin = one.range.begin,
+           .end = one.range.end,
+           .text = one.name});
+    }
     for (const std::string& name : set.position_order) {
       add({.kind = Kind::kPosition,
            .text = name + "\n" + RangesToText(set.positions.at(name).Ranges())});
@@ -269,6 +289,12 @@ std::vector<LeaseFact> LeaseBook::Summary() const {
     add({.kind = Kind::kRewound, .begin = set.lineage.generation, .end = set.lineage.number});
     for (const OrdinalRange& range : (set.ledger ? set.ledger->done() : set.done).Ranges()) {
       add({.kind = Kind::kDone, .begin = range.begin, .end = range.end});
+    }
+    for (const uint64_t kind : {0, 1}) {
+      const IntervalSet& gaps = kind == 0 ? set.stream.gaps() : set.stream.refused();
+      for (const OrdinalRange& range : gaps.Ranges()) {
+        add({.kind = Kind::kGap, .lease = kind, .begin = range.begin, .end = range.end});
+      }
     }
     for (const auto& [step, cut] : set.cuts) {
       std::string ranks;
@@ -296,9 +322,25 @@ std::vector<DataSetView> LeaseBook::Views() const {
                      .workers = set.sessions.size(),
                      .follows_checkpoints = set.follows_checkpoints,
                      .is_complete = done.total() + set.quarantined.total() == set.spec.samples,
-                     .quarantined = set.quarantined.Ranges()});
+                     .quarantined = set.quarantined.Ranges(),
+                     .is_stream = set.is_stream});
+    if (set.is_stream) set.View(done, &views.back());
   }
   return views;
+}
+
+void LeaseBook::DataSet::View(const IntervalSet& finished, DataSetView* view) const {
+  view->ordinals = stream.known(finished);
+  view->leased = 0;  // records of the future, too
+  view->gaps = stream.gaps().total();
+  view->quarantined = stream.refused().Ranges();
+  view->reasons.assign(stream.reasons().begin(), stream.reasons().end());
+  for (const Partition& one : stream.partitions()) {
+    PartitionView& part = view->partitions.emplace_back(stream.ViewOf(one, finished));
+    if (!ledger) continue;
+    const auto holder = ledger->HolderOf(one.range.begin + part.offset - one.base);
+    if (holder) part.holder = holder->worker;
+  }
 }
 
 bool LeaseBook::IsDone(uint32_t set, uint64_t ordinal) const {
@@ -373,6 +415,9 @@ bool LeaseBook::Adopt(const LeasePeer& from, const std::string& position, const 
   const auto found = theirs.positions.find(position);
   const bool is_same = theirs.terms == set.terms && theirs.spec.samples == set.spec.samples;
   if (!is_same || found == theirs.positions.end()) return false;
+  if (set.is_stream) {
+    return Adopt(from, position, found->second.Ranges(), theirs.stream.partitions(), actions);
+  }
   return Adopt(from, position, found->second.Ranges(), actions);
 }
 
@@ -386,6 +431,39 @@ bool LeaseBook::Adopt(const LeasePeer& from, const std::string& position,
              .set = set.number,
              .text = position + "\n" + RangesToText(done)});
   return true;
+}
+
+bool LeaseBook::Adopt(const LeasePeer& from, const std::string& position,
+                      const std::vector<OrdinalRange>& done,
+                      const std::vector<Partition>& partitions, LeaseActions* actions) {
+  if (!Lacks(from, position)) return false;
+  const DataSet& set = sets_.at(sessions_.at(from).set);
+  if (!set.is_stream) return false;
+  Turn turn(this, Instant(), actions);
+  for (const Partition& one : partitions) {
+    if (set.stream.Find(one.name) != nullptr) continue;
+    const bool has_end = one.range.end != EndOfPartition(one.range.begin);
+    const OrdinalRange range = set.stream.NextRange(has_end ? one.range.size() : 0);
+    if (range.end > kSamplesMax) return false;
+    turn.Note({.kind = LeaseFact::Kind::kFound,
+               .set = set.number,
+               .lease = one.base,
+               .begin = range.begin,
+               .end = range.end,
+               .text = one.name});
+  }
+  const auto own = Translated(done, partitions, set.stream);
+  return own && Adopt(from, position, *own, actions);
+}
+
+std::string LeaseBook::PositionText(const std::string& position) const {
+  for (const auto& [number, set] : sets_) {
+    const auto found = set.positions.find(position);
+    if (found == set.positions.end()) continue;
+    const std::string ranges = RangesToText(found->second.Ranges());
+    return set.is_stream ? ranges + "\n" + PartitionsToText(set.stream.partitions()) : ranges;
+  }
+  return "";
 }
 
 void LeaseBook::Tick(Instant now, LeaseActions* actions) { Turn(this, now, actions).Pass(); }

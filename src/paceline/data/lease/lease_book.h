@@ -36,6 +36,7 @@
 #include "paceline/data/lease/blame.h"
 #include "paceline/data/lease/interval_set.h"
 #include "paceline/data/lease/lease_peer.h"
+#include "paceline/data/lease/lease_stream.h"
 #include "paceline/data/lease/shard_ledger.h"
 #include "paceline/model/lease_frame.h"
 
@@ -45,8 +46,10 @@ namespace paceline {
 struct LeaseFact {
   enum class Kind : uint8_t {
     kBooted = 1,  // lease: the first id that this master grants
-    kOpened = 2,  // set, end: ordinals, begin: 1 when it follows checkpoints; text: name, terms
-    kAcked = 3,   // set, worker, lease, begin, end
+    // set, end: ordinals, begin: 1 when it follows checkpoints, plus 2 for a stream; text: name,
+    // terms
+    kOpened = 2,
+    kAcked = 3,        // set, worker, lease, begin, end
     kQuarantined = 4,  // set, begin, end
     kMarked = 5,       // set, worker, begin: step, end: world size
     kRewound = 6,      // set, begin: generation, end: number of the rewind; text: position
@@ -55,6 +58,10 @@ struct LeaseFact {
     kCommitted = 9,    // begin: step of a checkpoint in storage
     kCut = 10,         // set, begin: step, end: world size; text: ranks, ranges; in a summary only
     kBlamed = 11,      // set, begin, end, lease: failures; text: BlameToText
+    kFound = 12,  // set, begin, end: ordinals of a stream's next partition, lease: base; text: name
+    // set, worker, begin, end: records of a stream that nobody trains on; lease: 0 if retention has
+    // eaten them, 1 if decode refused them; text: why
+    kGap = 13,
   };
   Kind kind = Kind::kBooted;
   uint32_t set = 0;
@@ -86,6 +93,11 @@ struct DataSetView {
   bool follows_checkpoints = false;
   bool is_complete = false;
   std::vector<OrdinalRange> quarantined;
+  // Of a stream. Its quarantine has the records that decode refused.
+  bool is_stream = false;
+  std::vector<PartitionView> partitions = {};
+  uint64_t gaps = 0;                      // records
+  std::vector<std::string> reasons = {};  // of the newest refused records
 };
 
 // "0-99,120-300": ranges with both ends; the first ones, as many as fit in `bytes_max`.
@@ -128,6 +140,13 @@ class LeaseBook {
              LeaseActions* actions);
   bool Adopt(const LeasePeer& from, const std::string& position,
              const std::vector<OrdinalRange>& done, LeaseActions* actions);
+  // Of a stream: `done` has the ordinals of `partitions`.
+  bool Adopt(const LeasePeer& from, const std::string& position,
+             const std::vector<OrdinalRange>& done, const std::vector<Partition>& partitions,
+             LeaseActions* actions);
+  // The done ranges of a position, then the partitions of a stream, a line each; "" if it is not
+  // known. PartitionsFromText reads the lines after the first one.
+  std::string PositionText(const std::string& position) const;
   // The job in a position's name.
   static std::string JobOf(const std::string& position);
   // A checkpoint of that step is in storage, so its positions are kept longer.
@@ -164,6 +183,8 @@ class LeaseBook {
     std::string terms;
     LedgerSpec spec;
     bool follows_checkpoints = false;
+    bool is_stream = false;
+    LeaseStream stream;    // its partitions
     bool is_even = false;  // its ranks get equally many ordinals
     // For even sets: ordinals granted to each rank since the rewind, without returned ones. Not
     // durable: each rank reports its number when it opens. In a fresh lineage all are known.
@@ -189,6 +210,7 @@ class LeaseBook {
     // Ordinals of the lease below this are done, as far as is remembered; 0: none.
     uint64_t DoneOf(const WorkerKey& worker, uint64_t lease) const;
     std::string PositionOf(uint64_t step) const;
+    void View(const IntervalSet& finished, DataSetView* view) const;  // of a stream
   };
   using Ranges = std::vector<OrdinalRange>;
   struct Session {
@@ -208,6 +230,7 @@ class LeaseBook {
     // Leases presented since it opened. None once it takes a lease: then all were presented.
     std::optional<std::set<uint64_t>> presented;
     std::optional<Instant> lost_until;  // set while its link is broken
+    std::set<uint64_t> recalled;        // leases of a stream that it was asked to return
   };
   class Turn;
 
@@ -215,6 +238,7 @@ class LeaseBook {
   void Apply(const LeaseFact& fact);
   void ApplyOpened(const LeaseFact& fact);
   void ApplyAcked(const LeaseFact& fact, DataSet* set);
+  void ApplyFound(const LeaseFact& fact, DataSet* set);
   void ApplyMarked(const LeaseFact& fact, DataSet* set);
   void ApplyRewound(const LeaseFact& fact, DataSet* set);
   void KeepPosition(const std::string& name, IntervalSet done, DataSet* set);

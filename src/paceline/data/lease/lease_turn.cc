@@ -53,6 +53,8 @@ void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
     case LeaseOp::kRewind: return Rewind(at, frame);
     case LeaseOp::kClose: return End(from, /*is_blamed=*/false);
     case LeaseOp::kReturn: return Return(at, frame);
+    case LeaseOp::kFound: return Found(at, frame);
+    case LeaseOp::kGap: return Gap(at, frame);
     default: return;  // not meant for a ledger
   }
 }
@@ -70,7 +72,7 @@ LeaseBook::DataSet* LeaseBook::Turn::FindSet(const LeasePeer& from, const LeaseO
     const uint32_t number = book_.sets_.empty() ? 1 : book_.sets_.rbegin()->first + 1;
     Note({.kind = Kind::kOpened,
           .set = number,
-          .begin = open.follows_checkpoints ? 1u : 0u,
+          .begin = (open.follows_checkpoints ? 1u : 0u) + (open.is_stream ? 2u : 0u),
           .end = open.ordinals,
           .text = open.name + "\n" + open.terms});
     DataSet& made = book_.sets_.at(number);
@@ -79,7 +81,8 @@ LeaseBook::DataSet* LeaseBook::Turn::FindSet(const LeasePeer& from, const LeaseO
     known = book_.by_name_.find(open.name);
   }
   DataSet& set = book_.sets_.at(known->second);
-  const bool is_same = set.terms == open.terms && set.spec.samples == open.ordinals;
+  const bool is_same = set.terms == open.terms && set.spec.samples == open.ordinals &&
+                       set.is_stream == open.is_stream;
   if (!is_same) {
     Refuse(from, Concat("the data set ", open.name, " is another one in this job"),
            Concat("it is ", set.terms, ", and ", set.spec.samples, " ordinals; asked for is ",
@@ -244,11 +247,16 @@ std::optional<uint64_t> LeaseBook::Turn::RoomOf(const Session& session, DataSet*
 void LeaseBook::Turn::Grant(const LeasePeer& peer, uint64_t number, const LeaseGrant& grant,
                             DataSet* set) {
   if (set->is_even) set->granted[book_.sessions_.at(peer).rank] += grant.range.size();
-  Answer(peer, {.op = LeaseOp::kGranted,
-                .number = number,
-                .lease = grant.lease,
-                .begin = grant.range.begin,
-                .end = grant.range.end});
+  LeaseFrame granted{.op = LeaseOp::kGranted,
+                     .number = number,
+                     .lease = grant.lease,
+                     .begin = grant.range.begin,
+                     .end = grant.range.end};
+  if (!set->is_stream) return Answer(peer, std::move(granted));
+  // Not before the partition is durable, because the next master could give its number to another.
+  const Partition& partition = *set->stream.At(grant.range.begin);
+  granted.text = Concat(partition.base, "\n", partition.name);
+  Promise(peer, std::move(granted));
 }
 
 void LeaseBook::Turn::Complete(const LeasePeer& peer, uint64_t number, const DataSet& set) {
@@ -275,6 +283,10 @@ void LeaseBook::Turn::RefuseShare(const LeasePeer& peer, const DataSet& set) {
 }
 
 void LeaseBook::Turn::Serve(const LeasePeer& peer, Session* session, DataSet* set) {
+  if (set->is_stream) {
+    set->waiting.insert(peer);
+    return ServeStream(set);
+  }
   const Place at{peer, *session, *set};
   while (!session->requests.empty() && IsCurrent(at)) {
     const uint64_t number = session->requests.front().number;
@@ -323,6 +335,7 @@ void LeaseBook::Turn::Serve(const LeasePeer& peer, Session* session, DataSet* se
 
 void LeaseBook::Turn::Settle(DataSet* set) {
   if (set->waiting.empty()) return;
+  if (set->is_stream) return ServeStream(set);
   const std::set<LeasePeer> waiting = set->waiting;
   for (const LeasePeer& peer : waiting) Serve(peer, &book_.sessions_.at(peer), set);
 }
@@ -340,8 +353,9 @@ void LeaseBook::Turn::Ack(const Place& at, const LeaseFrame& frame) {
     at.session.has_lost = true;
     return Answer(at.from, {.op = LeaseOp::kStale, .number = frame.number, .lease = frame.lease});
   }
-  ++at.session.acked;
+  at.set.stream.SetEnd(frame.begin);
   if (frame.end > left->begin) {
+    ++at.session.acked;
     Note({.kind = Kind::kAcked,
           .set = at.set.number,
           .worker = worker,
@@ -398,11 +412,12 @@ void LeaseBook::Turn::Present(const Place& at, const LeaseFrame& frame) {
   // The answer tells what is done, which may not be on this master's disk yet.
   Promise(at.from,
           {.op = LeaseOp::kPresented, .lease = frame.lease, .begin = next, .end = frame.end});
+  if (at.set.is_stream) Settle(&at.set);
 }
 
 // A worker that must open twice in a row presents a lease twice. If another worker held it only the
 // first time, the worker has dropped the lease in between. It returns it, because otherwise no
-// worker would get it before its deadline.
+// worker would get it before its deadline. It also answers a recall.
 void LeaseBook::Turn::Return(const Place& at, const LeaseFrame& frame) {
   if (!at.set.ledger->Return(at.session.worker, frame.lease)) return;
   MARK("a presented lease is returned");
@@ -452,6 +467,7 @@ void LeaseBook::Turn::Rewind(const Place& at, const LeaseFrame& frame) {
   if (wanted < at.set.lineage) return Answer(at.from, {.op = LeaseOp::kFenced});
   // Its older requests are from before the rewind, so it does not wait for them.
   at.session.requests.clear();
+  at.session.recalled.clear();
   at.set.waiting.erase(at.from);
   at.session.lineage = wanted;
   at.session.has_lost = false;

@@ -35,6 +35,8 @@ class LeaseBook::Turn {
   void Fail(const Place& at, const LeaseFrame& frame);
   void Present(const Place& at, const LeaseFrame& frame);
   void Return(const Place& at, const LeaseFrame& frame);
+  void Found(const Place& at, const LeaseFrame& frame);
+  void Gap(const Place& at, const LeaseFrame& frame);
   void Mark(const Place& at, const LeaseFrame& frame);
   void Rewind(const Place& at, const LeaseFrame& frame);
 
@@ -42,6 +44,10 @@ class LeaseBook::Turn {
   void BeginGeneration(const Place& at);
   bool IsCurrent(const Place& at) const;
   void Serve(const LeasePeer& peer, Session* session, DataSet* set);
+  // For streams.
+  void ServeStream(DataSet* set);
+  const LeasePeer* Poorest(const DataSet& set) const;
+  void Recall(DataSet* set);
   // How many more ordinals this rank of an even data set may get now; 0: it has its full share.
   // None: unknown until all ranks have opened.
   std::optional<uint64_t> RoomOf(const Session& session, DataSet* set) const;

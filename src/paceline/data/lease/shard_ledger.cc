@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "paceline/base/check.h"
+#include "paceline/data/lease/partition.h"
 
 namespace paceline {
 namespace {
@@ -37,6 +38,8 @@ ShardLedger::ShardLedger(const LedgerSpec& spec) : spec_(spec) {
   CHECK(spec.lease_max >= spec.lease_min, "lease_max is at least lease_min");
   CHECK(spec.failures_max >= 1, "something must have failed before it is suspect");
   CHECK(spec.samples <= kSamplesMax, "at most 2^53 samples");
+  if (spec.by_partition) return;
+  all_.Add({0, spec.samples});
   free_.Add({0, spec.samples});
 }
 
@@ -45,6 +48,7 @@ ShardLedger ShardLedger::Restore(const LedgerSpec& spec, const LedgerSnapshot& s
   LedgerSpec grown = spec;
   grown.samples = std::max(spec.samples, snapshot.samples);
   ShardLedger ledger(grown);
+  for (const OrdinalRange& range : snapshot.grown) ledger.Grow(range);
   for (const OrdinalRange& range : snapshot.done) ledger.done_.Add(range);
   for (const OrdinalRange& range : snapshot.quarantined) ledger.quarantined_.Add(range);
   for (const Blamed& blamed : snapshot.blamed) {
@@ -55,6 +59,13 @@ ShardLedger ShardLedger::Restore(const LedgerSpec& spec, const LedgerSnapshot& s
   for (const OrdinalRange& range : snapshot.quarantined) ledger.free_.Remove(range);
   ledger.next_lease_ = std::max(first_lease, snapshot.next_lease);
   return ledger;
+}
+
+void ShardLedger::Grow(OrdinalRange range) {
+  CHECK(spec_.by_partition && range.end <= spec_.samples, "only a stream grows");
+  CHECK(!all_.Overlaps(range), "a partition is found once");
+  all_.Add(range);
+  free_.Add(range);
 }
 
 void ShardLedger::Tune(const LedgerSpec& spec) {
@@ -86,7 +97,8 @@ uint64_t ShardLedger::SizeFor(const WorkerKey& worker) const {
 Instant ShardLedger::DeadlineFor(Instant now, const WorkerKey& worker, uint64_t size) const {
   const uint64_t rate = pace_.at(worker.worker).per_1000_s;
   Duration expected;
-  if (rate > 0) {
+  // The rest of a partition has no expected length.
+  if (rate > 0 && !spec_.by_partition) {
     const uint64_t length = Scale(size, kNanosecondsIn1000s, rate);
     expected = Duration::Nanoseconds(
         static_cast<int64_t>(std::min<uint64_t>(length, static_cast<uint64_t>(INT64_MAX))));
@@ -131,11 +143,14 @@ TakeResult ShardLedger::Take(Instant now, const WorkerKey& worker, uint64_t most
     lease.range = lease.blamed->range;
   } else if (!free_.empty()) {
     const OrdinalRange lowest = free_.front();
-    lease.range = {lowest.begin,
-                   std::min(lowest.end, lowest.begin + std::min(SizeFor(worker), most))};
+    lease.range = {
+        lowest.begin,
+        std::min(lowest.end, spec_.by_partition ? EndOfPartition(lowest.begin)
+                                                : lowest.begin + std::min(SizeFor(worker), most))};
     free_.Remove(lease.range);
   } else {
-    return {.answer = IsComplete() ? TakeAnswer::kComplete : TakeAnswer::kWait};
+    const bool is_over = IsComplete() && !spec_.by_partition;
+    return {.answer = is_over ? TakeAnswer::kComplete : TakeAnswer::kWait};
   }
   const LeaseGrant grant{.lease = next_lease_++, .range = lease.range};
   leases_.emplace(grant.lease, std::move(lease));
@@ -160,6 +175,27 @@ std::optional<OrdinalRange> ShardLedger::LeftOf(const WorkerKey& worker, uint64_
   return found->second.range;
 }
 
+std::vector<uint64_t> ShardLedger::LeasesOf(const WorkerKey& worker) const {
+  const auto pace = pace_.find(worker.worker);
+  if (pace == pace_.end() || pace->second.incarnation != worker.incarnation) return {};
+  return {pace->second.open.begin(), pace->second.open.end()};
+}
+
+std::optional<WorkerKey> ShardLedger::HolderOf(uint64_t ordinal) const {
+  for (const auto& [id, lease] : leases_) {
+    if (lease.range.begin <= ordinal && ordinal < lease.range.end) return lease.worker;
+  }
+  return std::nullopt;
+}
+
+uint64_t ShardLedger::pieces() const {
+  uint64_t count = leases_.size();
+  for (const OrdinalRange& range : free_.Ranges()) {
+    count += PartitionOf(range.end - 1) - PartitionOf(range.begin) + 1;
+  }
+  return count;
+}
+
 uint64_t ShardLedger::leased() const {
   uint64_t total = 0;
   for (const auto& [id, lease] : leases_) total += lease.range.size();
@@ -170,7 +206,10 @@ bool ShardLedger::Ack(Instant now, const WorkerKey& worker, uint64_t lease, uint
   const auto found = Find(worker, lease);
   if (found == leases_.end() || until > found->second.range.end) return false;
   Lease& held = found->second;
-  if (until <= held.range.begin) return true;
+  if (until <= held.range.begin) {
+    if (spec_.by_partition) Extend(now, worker);  // the stream may have no new records
+    return true;
+  }
   const OrdinalRange finished{held.range.begin, until};
   CHECK(!done_.Overlaps(finished), "an ordinal is done once");
   done_.Add(finished);
@@ -223,6 +262,8 @@ bool ShardLedger::FailPart(const WorkerKey& worker, uint64_t lease, OrdinalRange
   if (found == leases_.end()) return false;
   const OrdinalRange held = found->second.range;
   if (bad.begin >= bad.end || bad.begin < held.begin || bad.end > held.end) return false;
+  // A reader skips the records of a stream that it cannot decode; it does not fail a lease.
+  if (spec_.by_partition) return Return(worker, lease);
   if (bad == held) return Fail(worker, lease);
   Blamed blamed =
       found->second.blamed && found->second.blamed->range == bad ? *found->second.blamed : Blamed{};
@@ -277,6 +318,7 @@ Instant ShardLedger::NextDeadline() const {
 }
 
 void ShardLedger::GiveBack(Leases::iterator lease, bool is_suspicious) {
+  is_suspicious = is_suspicious && !spec_.by_partition;
   Lease held = std::move(lease->second);
   pace_[held.worker.worker].open.erase(lease->first);
   leases_.erase(lease);
@@ -392,8 +434,8 @@ std::string ShardLedger::Broken() const {
     add(lease.range);
   }
   for (const auto& [begin, blamed] : blamed_) add(blamed.range);
-  if (total != spec_.samples) return std::to_string(total) + " ordinals have a state";
-  if (!all.Covers({0, spec_.samples})) return "some ordinal has no state";
+  if (total != all_.total()) return std::to_string(total) + " ordinals have a state";
+  if (!(all == all_)) return "some ordinal has no state";
   return "";
 }
 

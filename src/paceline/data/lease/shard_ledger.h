@@ -52,6 +52,9 @@ struct LedgerSpec {
   Duration deadline_min = Duration::Seconds(10);  // without an ack, from the last one
   int deadline_lengths = 4;                       // and at least this many expected lease lengths
   uint64_t failures_max = 3;  // workers on which a range fails before it is suspect
+  // A live stream (partition.h): nothing is free before Grow. A lease is the rest of one partition,
+  // a dead worker's leases get no blame, and each ack extends the deadline, which is deadline_min.
+  bool by_partition = false;
 };
 
 struct LeaseGrant {
@@ -76,6 +79,7 @@ struct TakeResult {
 // The durable state. Ordinals that it does not name are free.
 struct LedgerSnapshot {
   uint64_t samples = 0;
+  std::vector<OrdinalRange> grown;  // by_partition: the ordinals that exist
   std::vector<OrdinalRange> done;
   std::vector<OrdinalRange> quarantined;
   std::vector<Blamed> blamed;  // not quarantined yet
@@ -91,6 +95,9 @@ class ShardLedger {
   // must be above every id ever used.
   static ShardLedger Restore(const LedgerSpec& spec, const LedgerSnapshot& snapshot,
                              uint64_t first_lease);
+
+  // The data set has these ordinals as well; they are new. Only by_partition.
+  void Grow(OrdinalRange range);
 
   // Changes sizes and deadlines. The number of samples stays.
   void Tune(const LedgerSpec& spec);
@@ -144,6 +151,11 @@ class ShardLedger {
   const IntervalSet& done() const { return done_; }
   const IntervalSet& quarantined() const { return quarantined_; }
   uint64_t open_leases() const { return leases_.size(); }
+  std::vector<uint64_t> LeasesOf(const WorkerKey& worker) const;  // the oldest first
+  // The holder of the ordinal; none if it is not leased.
+  std::optional<WorkerKey> HolderOf(uint64_t ordinal) const;
+  // By partition: how many leases there would be if all free ordinals were leased.
+  uint64_t pieces() const;
   uint64_t next_lease() const { return next_lease_; }
   uint64_t leased() const;    // ordinals
   uint64_t unleased() const;  // ordinals that could be taken
@@ -188,6 +200,7 @@ class ShardLedger {
   void KeepBlamed(Blamed blamed);
 
   LedgerSpec spec_;
+  IntervalSet all_;  // the ordinals that exist
   IntervalSet free_;
   IntervalSet done_;
   IntervalSet quarantined_;

@@ -49,6 +49,21 @@ std::string DataSetJson(const DataSetView& view) {
                          {"follows_checkpoints", view.follows_checkpoints},
                          {"is_complete", view.is_complete},
                          {"quarantined", RangesToText(view.quarantined)}};
+  if (view.is_stream) {
+    json["gaps"] = view.gaps;
+    json["reasons"] = view.reasons;
+    json["partitions"] = nlohmann::json::array();
+    const auto number = [](const std::optional<uint64_t>& one) {
+      return one ? nlohmann::json(*one) : nlohmann::json();
+    };
+    for (const PartitionView& one : view.partitions) {
+      json["partitions"].push_back({{"name", one.name},
+                                    {"offset", one.offset},
+                                    {"holder", number(one.holder)},
+                                    {"lag", number(one.lag)},
+                                    {"is_over", one.is_over}});
+    }
+  }
   const nlohmann::json terms = ParseJson(view.terms);
   json["terms"] = terms.is_discarded() ? nlohmann::json(view.terms) : terms;
   return PrintJson(json);
@@ -59,6 +74,10 @@ std::string ShownText(DataSetView view) {
   if (text.size() <= kLeaseFrameTextMax) return text;
   constexpr size_t kRangesMax = 1'000;  // each has at most 34 bytes
   view.quarantined.resize(std::min(view.quarantined.size(), kRangesMax));
+  // The partitions that are not over, and not all of them.
+  constexpr size_t kPartitionsShownMax = 100;
+  std::erase_if(view.partitions, [](const PartitionView& one) { return one.is_over; });
+  view.partitions.resize(std::min(view.partitions.size(), kPartitionsShownMax));
   text = DataSetJson(view);
   if (text.size() <= kLeaseFrameTextMax) return text;
   view.terms.clear();
@@ -151,7 +170,7 @@ void LeaseHost::RefusePlaced(const LeasePeer& to, const LeaseFrame& open) {
 }
 
 // The text has one line each: a position, the run directory of the job that made it, and the
-// finished ranges, if a process without a job made it.
+// finished ranges, if a process without a job made it. The partitions of a stream follow.
 void LeaseHost::LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind) {
   const std::vector<std::string_view> lines = LinesOf(rewind.text);
   if (lines.size() < 2) return;
@@ -159,7 +178,15 @@ void LeaseHost::LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind) {
   if (!book_.Lacks(from, position)) return;
   if (lines.size() > 2) {
     const auto done = RangesFromText(lines[2]);
-    if (done) book_.Adopt(from, position, *done, &actions_);
+    if (!done) return;
+    if (lines.size() == 3) {
+      book_.Adopt(from, position, *done, &actions_);
+      return;
+    }
+    const auto partitions =
+        PartitionsFromText(std::string_view(rewind.text)
+                               .substr(static_cast<size_t>(lines[3].data() - rewind.text.data())));
+    if (partitions) book_.Adopt(from, position, *done, *partitions, &actions_);
     return;
   }
   const std::string path = std::string(lines[1]) + "/data.db";

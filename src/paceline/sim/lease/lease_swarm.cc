@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "paceline/base/text.h"
+#include "paceline/sim/lease/stream_world.h"
 #include "paceline/sim/main.h"
 
 namespace paceline::sim {
@@ -17,6 +18,8 @@ constexpr std::string_view kLeaseCanaryNames[] = {"none",        "confirm_early"
                                                   "count_stale", "no_rewind",     "uneven_shares",
                                                   "other_order"};
 static_assert(std::size(kLeaseCanaryNames) == kLeaseCanaries);
+constexpr std::string_view kStreamCanaryNames[] = {"none", "held_twice", "read_past_recall"};
+static_assert(std::size(kStreamCanaryNames) == kStreamCanaries);
 
 constexpr char kLeaseHelp[] =
     R"(usage: paceline sim --leases [flags]
@@ -29,7 +32,9 @@ Runs the ledger of leased data against late disks, broken links and workers that
   --faulty-steps N     nothing fails any more after N steps (default 3000)
   --without A,B        none of these kinds of faults: crash, link, freeze, die, return
   --canary NAME|all    plant a bug: confirm_early, lose_facts, count_stale, no_rewind,
-                       uneven_shares, other_order
+                       uneven_shares, other_order; with --streams: held_twice,
+                       read_past_recall
+  --streams            live streams, whose partitions grow, instead of data of a fixed size
   --shrink             make a failing world smaller
 )";
 
@@ -39,6 +44,8 @@ struct LeaseFlags {
   uint64_t cpu_seconds = 0;
   LeaseLimits limits;
   LeaseCanary canary = LeaseCanary::kNone;
+  StreamCanary stream_canary = StreamCanary::kNone;
+  bool streams = false;
   bool is_all_canaries = false;
   bool shrinks = false;
   bool helps = false;
@@ -66,8 +73,10 @@ std::string Take(std::string_view flag, std::string_view value, LeaseFlags* flag
   if (flag == "--canary") {
     flags->is_all_canaries = value == "all";
     const auto canary = Find(kLeaseCanaryNames, value);
-    if (!canary && !flags->is_all_canaries) return wrong;
+    const auto of_streams = Find(kStreamCanaryNames, value);
+    if (!canary && !of_streams && !flags->is_all_canaries) return wrong;
     flags->canary = static_cast<LeaseCanary>(canary.value_or(0));
+    flags->stream_canary = static_cast<StreamCanary>(of_streams.value_or(0));
     return "";
   }
   uint64_t* number = nullptr;
@@ -90,6 +99,8 @@ std::string ParseFlags(const std::vector<std::string>& args, LeaseFlags* flags) 
       flags->helps = true;
     } else if (word == "--shrink") {
       flags->shrinks = true;
+    } else if (word == "--streams") {
+      flags->streams = true;
     } else {
       const size_t equals = word.find('=');
       const bool has_value = equals != std::string::npos;
@@ -99,7 +110,16 @@ std::string ParseFlags(const std::vector<std::string>& args, LeaseFlags* flags) 
       if (!wrong.empty()) return wrong;
     }
   }
+  const bool is_of_other_world = flags->streams ? flags->canary != LeaseCanary::kNone
+                                                : flags->stream_canary != StreamCanary::kNone;
+  if (is_of_other_world) return "this --canary belongs to the other kind of world: see --streams";
+  if (flags->streams && flags->shrinks) return "--streams does not know --shrink";
   return "";
+}
+
+LeaseOutcome RunWorld(uint64_t seed, const LeaseFlags& flags) {
+  return flags.streams ? RunStreamWorld(seed, flags.stream_canary, flags.limits)
+                       : RunLeaseWorld(seed, flags.canary, flags.limits);
 }
 
 void Report(uint64_t seed, const LeaseFlags& flags, const LeaseOutcome& outcome) {
@@ -112,7 +132,12 @@ void Report(uint64_t seed, const LeaseFlags& flags, const LeaseOutcome& outcome)
     std::printf("  shrunk: %s (%" PRIu64 " events, %" PRIu64 " faults)\n", small.wrong.c_str(),
                 small.events, small.faults);
   }
-  std::printf("  repeat: paceline sim %s\n", LeaseCommandLine(seed, flags.canary, limits).c_str());
+  std::string repeat = LeaseCommandLine(seed, flags.canary, limits);
+  if (flags.streams) repeat += " --streams";
+  if (flags.stream_canary != StreamCanary::kNone) {
+    Append(&repeat, " --canary ", kStreamCanaryNames[static_cast<size_t>(flags.stream_canary)]);
+  }
+  std::printf("  repeat: paceline sim %s\n", repeat.c_str());
 }
 
 // Returns the number of failing seeds.
@@ -126,28 +151,32 @@ uint64_t RunSeeds(const LeaseFlags& flags) {
     const auto used = static_cast<uint64_t>((std::clock() - begin) / CLOCKS_PER_SEC);
     if (flags.cpu_seconds > 0 && used >= flags.cpu_seconds) break;
     const uint64_t seed = flags.seed + seeds;
-    const LeaseOutcome outcome = RunLeaseWorld(seed, flags.canary, flags.limits);
+    const LeaseOutcome outcome = RunWorld(seed, flags);
     events += outcome.events;
     faults += outcome.faults;
     if (outcome.wrong.empty()) continue;
     if (wrong++ < kReportsMax) Report(seed, flags, outcome);
   }
-  std::printf("leases: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " wrong, %" PRIu64
+  std::printf("%s: %" PRIu64 " seeds from %" PRIu64 ", %" PRIu64 " wrong, %" PRIu64
               " events, %" PRIu64 " faults\n",
-              seeds, flags.seed, wrong, events, faults);
+              flags.streams ? "streams" : "leases", seeds, flags.seed, wrong, events, faults);
   return wrong;
 }
 
 // Each planted bug must be found. Returns the exit code.
 int RunLeaseCanaries(const LeaseFlags& flags) {
   int code = 0;
-  for (int number = 1; number < kLeaseCanaries; ++number) {
-    const auto canary = static_cast<LeaseCanary>(number);
+  LeaseFlags planted = flags;
+  for (int number = 1; number < (flags.streams ? kStreamCanaries : kLeaseCanaries); ++number) {
+    planted.canary = flags.streams ? LeaseCanary::kNone : static_cast<LeaseCanary>(number);
+    planted.stream_canary = flags.streams ? static_cast<StreamCanary>(number) : StreamCanary::kNone;
     uint64_t seed = flags.seed;
     const uint64_t end = seed + kCanarySeedsMax;
-    while (seed < end && RunLeaseWorld(seed, canary, flags.limits).wrong.empty()) ++seed;
+    while (seed < end && RunWorld(seed, planted).wrong.empty()) ++seed;
     const bool is_found = seed < end;
-    std::printf("%-14s %s\n", std::string(kLeaseCanaryNames[number]).c_str(),
+    const std::string_view name =
+        flags.streams ? kStreamCanaryNames[number] : kLeaseCanaryNames[number];
+    std::printf("%-16s %s\n", std::string(name).c_str(),
                 is_found ? Concat("found by seed ", seed).c_str() : "NOT FOUND");
     if (!is_found) code = kFindings;
   }
@@ -204,7 +233,9 @@ int RunLeaseCommand(const std::vector<std::string>& args, std::string* wrong) {
   }
   if (flags.is_all_canaries) return RunLeaseCanaries(flags);
   const bool is_wrong = RunSeeds(flags) > 0;
-  return is_wrong == (flags.canary != LeaseCanary::kNone) ? 0 : kFindings;
+  const bool is_planted =
+      flags.canary != LeaseCanary::kNone || flags.stream_canary != StreamCanary::kNone;
+  return is_wrong == is_planted ? 0 : kFindings;
 }
 
 }  // namespace paceline::sim

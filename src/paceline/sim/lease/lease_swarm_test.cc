@@ -49,11 +49,16 @@ TEST(LeaseSwarmTest, TheCommandRunsSeedsFindsCanariesAndRefusesWrongWords) {
   EXPECT_EQ(Ran({"--leases", "--canary", "all"}, &told), 0) << told;
   EXPECT_EQ(Ran({"--leases", "--canary", "no_rewind", "--seeds", "40", "--shrink"}, &told), 0);
   EXPECT_NE(told.find("repeat: paceline sim --leases --seed "), std::string::npos) << told;
+  EXPECT_EQ(Ran({"--leases", "--streams", "--seeds=20"}, &told), 0) << told;
+  EXPECT_NE(told.find("streams: 20 seeds from 1, 0 wrong"), std::string::npos) << told;
+  EXPECT_EQ(Ran({"--leases", "--streams", "--canary", "all"}, &told), 0) << told;
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--leases", "--seed"},
                                              {"--leases", "--seed", "x"},
                                              {"--leases", "--without", "rain"},
                                              {"--leases", "--canary", "x"},
+                                             {"--leases", "--canary", "held_twice"},
+                                             {"--leases", "--streams", "--canary", "no_rewind"},
                                              {"--leases", "--nodes", "3"}}) {
     EXPECT_EQ(Ran(words, &told), 2) << told;
   }

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "paceline/data/lease/lease_book.h"
 
@@ -21,6 +22,9 @@ struct LeaseWorker {
     OrdinalRange range;
     uint64_t done = 0;
     uint64_t confirmed = 0;
+    uint64_t partition = 0;               // of a stream: the broker's number of it
+    bool is_recalled = false;             // of a stream
+    std::vector<OrdinalRange> gaps = {};  // of a stream; not confirmed yet
   };
   uint64_t rank = 0;
   uint64_t incarnation = 1;
@@ -51,6 +55,7 @@ struct LeaseWorker {
     uint64_t lease_max = 1;
     bool follows_checkpoints = false;
     bool is_even = false;
+    bool is_stream = false;
   };
   LeaseOpen Introduce(const Terms& terms) const {
     return {.name = "train",
@@ -65,7 +70,8 @@ struct LeaseWorker {
             .lease_ms = 100,
             .deadline_ms = 5'000,
             .follows_checkpoints = terms.follows_checkpoints,
-            .is_even = terms.is_even};
+            .is_even = terms.is_even,
+            .is_stream = terms.is_stream};
   }
 };
 
