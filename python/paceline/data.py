@@ -14,6 +14,12 @@ Asynchronous work leases samples instead, so faster workers get more:
     for sample in paceline.data.shards(records, name="pages"):
         work(sample)
 
+A live stream has no end, and the same loader reads it:
+
+    clicks = paceline.data.Stream("kafka://host:9092/clicks", decode=json.loads)
+    for batch in paceline.data.LeasedLoader(clicks, batch=4096, wait=1.0):
+        train(batch)
+
 `paceline.torch` has the same loaders on top of torch's DataLoader.
 """
 
@@ -23,9 +29,11 @@ from typing import Any, Unpack
 from paceline._base import arguments
 from paceline._data.cut import CutBySpeed
 from paceline._data.leases import LeasedLoader, shards
+from paceline._data.live import Stream
 from paceline._data.loader import BaseLoader, Share, Steps
 from paceline._data.order import ElasticDataset, ElasticMixture, Ordered
 from paceline._data.stream import StreamLoader
+from paceline._data.then import Then
 from paceline.errors import ArgumentError, DataError
 
 __all__ = [
@@ -37,7 +45,9 @@ __all__ = [
     "ElasticMixture",
     "LeasedLoader",
     "Share",
+    "Stream",
     "StreamLoader",
+    "Then",
     "shards",
 ]
 

@@ -20,6 +20,7 @@ from paceline._data.lease_piece import Piece
 from paceline._data.likeness import Likeness, read_here
 from paceline._data.loader import must_be_ordered
 from paceline._data.order import ElasticDataset, Fingerprint, Json, Ordered
+from paceline._data.then import made_for
 from paceline._rank import progress
 from paceline.errors import DataError
 
@@ -55,6 +56,10 @@ class LeasedLoader(LeaseHolder):
         bad_samples: "raise": an unreadable sample raises in the loop, and quarantined samples
             raise at the end. "skip": both are logged; see `quarantined`.
     """
+
+    def __new__(cls, data: Any, **options: Any) -> Any:
+        """For a `Stream` or `Then`, another class of loader; `__init__` is not called for it."""
+        return made_for(cls, data, options) or super().__new__(cls)
 
     @arguments.known(_WHERE, hints={**arguments.OF_DATA_SETS, "batch_size": "batch="})
     def __init__(
@@ -125,9 +130,14 @@ class LeasedLoader(LeaseHolder):
         finally:
             self._is_running = False
 
-    def _iterate(self) -> Iterator[Any]:
+    def free(self) -> Iterator[Any]:
+        """Yields this worker's samples for as long as any is free, without waiting for others."""
+        self._likeness.before_workers()
+        return self._iterate(is_patient=False)
+
+    def _iterate(self, *, is_patient: bool = True) -> Iterator[Any]:
         size = self.batch or 1
-        while (pieces := self._next_batch(size, is_patient=True)) is not None:
+        while (pieces := self._next_batch(size, is_patient=is_patient)) is not None:
             try:
                 samples = self._read(pieces)
             except Exception as error:
@@ -135,7 +145,8 @@ class LeasedLoader(LeaseHolder):
                     self._put_back(kept)
                 continue
             yield from self._hand_out(samples, pieces)
-        self._finish()
+        if is_patient:
+            self._finish()
 
     def _hand_out(self, samples: Any, pieces: list[Piece]) -> Iterator[Any]:
         """Yield samples. Those after which the loop ends are handed out again in the next loop."""

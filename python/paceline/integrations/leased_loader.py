@@ -5,12 +5,14 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Unpack, cast
 
 import torch
+from torch.utils.data import default_collate
 
 from paceline._base import arguments
 from paceline._data import leases as data_leases
 from paceline._data.lease_holder import Resume
 from paceline._data.lease_piece import Piece
 from paceline._data.leases import Policy
+from paceline._data.then import made_for
 from paceline.integrations.elastic_loader import (
     Reading,
     make_loader,
@@ -20,6 +22,16 @@ from paceline.integrations.elastic_loader import (
 )
 
 _FAILED = object()
+_OF_LIVE = ("wait", "name", "resume", "deadline")
+
+
+def _of_live(options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a stream's loader, which reads in this process and has no DataLoader."""
+    return {
+        **{key: value for key, value in options.items() if key in _OF_LIVE},
+        "batch": options.get("batch_size", 1),
+        "collate": options.get("collate_fn") or default_collate,
+    }
 
 
 class _Batches:
@@ -69,6 +81,9 @@ class LeasedLoader(data_leases.LeasedLoader):
         DataError: the data cannot be leased in this way.
     """
 
+    def __new__(cls, data: Any, **options: Any) -> Any:
+        return made_for(cls, data, options, _of_live) or object.__new__(cls)
+
     @arguments.known(
         "LeasedLoader",
         more=_Options.__annotations__,
@@ -97,9 +112,10 @@ class LeasedLoader(data_leases.LeasedLoader):
         self._ahead_pieces.append(pieces)
         return [index for piece in pieces for index in self._indices(piece)]
 
-    def _iterate(self) -> Iterator[Any]:
+    def _iterate(self, *, is_patient: bool = True) -> Iterator[Any]:
         # Each pass of the DataLoader lasts as long as samples are free without waiting.
-        while (first := self._next_batch(self.batch or 1, is_patient=True)) is not None:
+        size = self.batch or 1
+        while (first := self._next_batch(size, is_patient=is_patient)) is not None:
             self._again.appendleft(first)
             try:
                 yield from self._pass()
@@ -109,7 +125,8 @@ class LeasedLoader(data_leases.LeasedLoader):
                 self._again.extendleft(pieces for pieces in reversed(kept) if pieces)
                 self._ahead_pieces.clear()
                 self._given_up.clear()
-        self._finish()
+        if is_patient:
+            self._finish()
 
     def _pass(self) -> Iterator[Any]:
         restores = self._restores

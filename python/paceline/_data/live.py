@@ -1,0 +1,438 @@
+"""Training on a live stream: partitions of a topic, or files that become more.
+
+    clicks = Stream("kafka://host:9092/clicks", decode=parse)
+    for batch in LeasedLoader(clicks, batch=4096, wait=1.0):
+        train(batch)
+
+A worker holds the rest of a partition, and another worker goes on at the next record when it dies.
+"""
+
+import logging
+import os
+import time
+import tomllib
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from paceline._base import arguments
+from paceline._data import lease_errors
+from paceline._data.lease_holder import LeaseHolder, Resume, terms_text
+from paceline._data.order import Json
+from paceline.errors import ArgumentError, DataError
+from paceline.sources.live import Record, Source, Start, open_source, scheme_of
+
+_WHERE = "LeasedLoader"
+_ORDINALS = 2**53
+_PARTITION = 2**36  # ordinals of a partition: docs/formats/lease_frames.md
+_LOOK_SECONDS = 1.0  # between two looks for new partitions
+_POLL_SECONDS = 0.1
+_FILES_AT_ONCE = 2
+RECORD_BYTES_MAX = 16 << 20
+REFUSED_WINDOW = 10_000
+REFUSED_MOST = 100  # of the window
+
+
+class Stream:
+    """Records that become more: a topic of Kafka, or a folder of Parquet files.
+
+    clicks = Stream("kafka://host:9092/clicks", decode=json.loads, secrets="kafka.toml")
+    clicks = Stream("files:///data/clicks/*.parquet")
+
+    Args:
+        url: `kafka://HOST:PORT[,HOST:PORT]/TOPIC` or `files:///FOLDER/*.parquet`.
+        decode: makes a sample of a record: of a message's bytes, or of a row as a dict. None: the
+            record is the sample. A record that it refuses (any exception) goes to the quarantine.
+        start: where the first run begins: "earliest" (default), "latest", or a time (Kafka).
+        secrets: a file of mode 0600 with settings of the client, in TOML: "sasl.password" = "…"
+        name: of the data set in the job. None: the topic, or the folder.
+    """
+
+    @arguments.known("Stream")
+    def __init__(
+        self,
+        url: str,
+        *,
+        decode: Callable[[Any], Any] | None = None,
+        start: Start = "earliest",
+        secrets: str | os.PathLike[str] | None = None,
+        name: str | None = None,
+    ) -> None:
+        self.url = arguments.text("Stream", "url", url, bytes_max=2000)
+        self.scheme = scheme_of(url)
+        self.decode = arguments.callback("Stream", "decode", decode)
+        if not isinstance(start, datetime) and start not in ("earliest", "latest"):
+            raise arguments.refuse(
+                "Stream", "start", start, '"earliest", "latest" or a datetime', 'start="earliest"')
+        self.start = start
+        self._secrets = None if secrets is None else os.fspath(secrets)
+        path = url.split("://", 1)[1].partition("/")[2].strip("/")
+        self.of = path
+        folder = os.path.dirname(path) if self.scheme == "files" else path
+        self.name = os.path.basename(folder) or self.scheme if name is None else name
+        arguments.text("Stream", "name", self.name, bytes_max=200)
+
+    def open(self) -> Source:
+        return open_source(self.url, start=self.start, settings=self._settings())
+
+    def _settings(self) -> dict[str, str]:
+        if self._secrets is None:
+            return {}
+        if os.stat(self._secrets).st_mode & 0o077:
+            raise DataError(
+                what="other users can read the stream's secrets",
+                where=self._secrets,
+                why="the file has a mode that is wider than 0600",
+                fix=f"chmod 600 {self._secrets}",
+            )
+        with open(self._secrets, "rb") as file:
+            return {key: str(value) for key, value in tomllib.load(file).items()}
+
+
+@dataclass(slots=True)
+class _Reading:
+    """A lease: the rest of a partition, or a part of it that a rewind has left over."""
+
+    lease: int
+    name: str
+    first: int  # the ordinal that `base` has
+    base: int
+    end: int  # ordinal
+    next: int  # ordinal
+
+    def offset(self, ordinal: int) -> int:
+        return self.base + ordinal - self.first
+
+    def ordinal(self, offset: int) -> int:
+        return self.first + offset - self.base
+
+
+class _Batch:
+    """Samples, and how far each lease is done when they are."""
+
+    def __init__(self) -> None:
+        self.samples: list[tuple[int, Any]] = []  # (lease, sample)
+        self.until: dict[int, int] = {}  # by lease: ordinal
+
+    def forget(self, lease: int) -> None:
+        self.until.pop(lease, None)
+        self.samples = [one for one in self.samples if one[0] != lease]
+
+
+class LiveLoader(LeaseHolder):
+    """What `LeasedLoader(Stream(…))` makes: batches of the partitions that this worker holds.
+
+    Args:
+        batch: samples at once, at most. None: single samples. wait: seconds after a batch's first
+            sample until the batch is handed out as it is. resume: "acks" (default): after a
+            failure, go on after the acknowledged records. "checkpoint": rewind with the model.
+        collate: makes a batch of a list of samples. deadline: seconds without an acknowledgement
+            until a worker's partitions go to others.
+    """
+
+    @arguments.known(_WHERE)
+    def __init__(
+        self,
+        stream: Stream,
+        *,
+        batch: int | None = None,
+        collate: Callable[[list[Any]], Any] | None = None,
+        wait: float = 1.0,
+        name: str | None = None,
+        resume: Resume = "acks",
+        deadline: float = 10.0,
+    ) -> None:
+        super().__init__(
+            arguments.text(_WHERE, "name", name or stream.name, bytes_max=200),
+            resume=arguments.one_of(_WHERE, "resume", resume, ("acks", "checkpoint")),
+            ahead=0,
+        )
+        self.stream = stream
+        self.batch = None if batch is None else arguments.count(_WHERE, "batch", batch)
+        self._collate = arguments.callback(_WHERE, "collate", collate)
+        self._wait = arguments.number(
+            _WHERE, "wait", wait, least=0.0, most=86_400, wanted="seconds, 0 to 86,400",
+            fix="wait=1.0")
+        seconds = arguments.number(
+            _WHERE, "deadline", deadline, least=0.1, most=86_400,
+            wanted="seconds, 0.1 to 86,400", fix="deadline=10")
+        self._open.is_stream = True
+        self._open.ordinals = _ORDINALS
+        self._open.deadline_ms = int(seconds * 1000)
+        self._open.terms = terms_text(self._terms())
+        self._look_seconds = min(_LOOK_SECONDS, seconds / 4)
+        self._source_or_none: Source | None = None
+        self._readings: dict[str, _Reading] = {}  # by partition
+        self._told: set[str] = set()  # partitions that the ledger knows from this process
+        self._again: deque[_Batch] = deque()  # handed out, and not done
+        self._current: _Batch | None = None
+        self._gathered: _Batch | None = None
+        self._looked = 0.0
+        self._is_running = False
+        self._checks: deque[bool] = deque(maxlen=REFUSED_WINDOW)
+        self._refused_lately = 0
+        self.refused = 0  # records that decode refused in this process
+        self.lost = 0  # batches that were acknowledged too late
+
+    # ---- the loop ----
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yields batches for as long as the loop goes on: a stream has no end."""
+        if self._is_running:
+            raise lease_errors.two_loops(self.name)
+        self._is_running = True
+        try:
+            while True:
+                batch = self._again.popleft() if self._again else self._gather()
+                if not batch.samples:
+                    self._ack(batch)
+                    continue
+                yield from self._hand_out(batch)
+        finally:
+            self._is_running = False
+
+    def soon(self, seconds: float) -> Iterator[Any]:
+        """The next batch; nothing if no record comes within these seconds."""
+        batch = self._again.popleft() if self._again else self._gather(seconds)
+        if batch.samples:
+            yield from self._hand_out(batch)
+        else:
+            self._ack(batch)
+
+    def _hand_out(self, batch: _Batch) -> Iterator[Any]:
+        self._current = batch
+        samples = [sample for _lease, sample in batch.samples]
+        try:
+            yield self._made_of(samples)
+            self.done()
+        finally:
+            if self._current is not None:  # the loop ended in this batch
+                self._again.appendleft(self._current)
+                self._current = None
+
+    def _made_of(self, samples: list[Any]) -> Any:
+        if self.batch is None:
+            return samples[0]
+        return samples if self._collate is None else self._collate(samples)
+
+    def done(self) -> None:
+        """Acknowledge the last batch now, and not only when the loop asks for the next one."""
+        batch, self._current = self._current, None
+        if batch is not None:
+            self._ack(batch)
+
+    def _ack(self, batch: _Batch) -> None:
+        for lease, until in batch.until.items():
+            if not self._reader.ack(lease, until):
+                self.lost += 1
+                self._forget(lease)
+        self._refuse_lost()
+
+    # ---- records ----
+
+    def _gather(self, patience_max: float | None = None) -> _Batch:
+        """The next samples: as many as a batch has, or fewer after `wait`, or none for now."""
+        batch = self._gathered = _Batch()
+        size = self.batch or 1
+        until: float | None = None
+        if time.monotonic() - self._looked >= self._look_seconds:
+            self._look()
+        began = time.monotonic()
+        while len(batch.samples) < size:
+            now = time.monotonic()
+            if until is not None and now >= until:
+                break
+            if until is None and patience_max is not None and now - began >= patience_max:
+                break
+            if now - self._looked >= self._look_seconds:
+                self._look()
+                if not batch.samples and batch.until:
+                    break  # only refused records so far
+            self._take()
+            patience = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - now)
+            records = self._source.poll(size - len(batch.samples), max(patience, 0.0))
+            for record in records:
+                self._take_record(record, batch)
+            if batch.samples and until is None:
+                until = time.monotonic() + self._wait
+        self._gathered = None
+        return batch
+
+    def _take_record(self, record: Record, batch: _Batch) -> None:
+        reading = self._readings.get(record.partition)
+        if reading is None:
+            return
+        ordinal = reading.ordinal(record.offset)
+        if ordinal < reading.next:
+            return
+        if ordinal >= reading.end:  # of a part: others have done what follows
+            reading.next = reading.end
+            batch.until[reading.lease] = reading.end
+            self._source.close(reading.name)
+            return
+        if ordinal >= reading.first + _PARTITION:
+            raise DataError(
+                what="a partition has more records than can be counted",
+                where=f"the stream {self.name}, partition {reading.name}",
+                why="this data set has read 2^36 offsets of it",
+                fix="another name= for the stream, so that it begins anew",
+            )
+        reading.next = ordinal + 1
+        batch.until[reading.lease] = ordinal + 1
+        try:
+            value = record.value
+            if isinstance(value, bytes) and len(value) > RECORD_BYTES_MAX:
+                raise ValueError(f"the record has {len(value)} bytes, more than 16 MiB")
+            sample = value if self.stream.decode is None else self.stream.decode(value)
+        except Exception as error:
+            self._refuse_record(reading, ordinal, error)
+            return
+        self._note_check(is_refused=False)
+        batch.samples.append((reading.lease, sample))
+
+    def _refuse_record(self, reading: _Reading, ordinal: int, error: Exception) -> None:
+        why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:300]
+        self._reader.gap(reading.lease, ordinal, ordinal + 1, True, why)
+        self.refused += 1
+        offset = reading.offset(ordinal)
+        if self.refused <= 10 or self.refused % 1000 == 0:
+            logging.getLogger("paceline").warning(
+                "a record of the stream %s goes to the quarantine: partition %s offset %d: %s",
+                self.name, reading.name, offset, why)
+        self._note_check(is_refused=True)
+        if self._refused_lately > REFUSED_MOST:
+            raise DataError(
+                what="decode refuses too many records of the stream",
+                where=f"the stream {self.name}, partition {reading.name} offset {offset}",
+                why=f"{self._refused_lately} of the last {len(self._checks)} records, more than "
+                f"1 % of {REFUSED_WINDOW}; the last one: {why}",
+                fix="correct decode=, or what writes the stream",
+            ) from error
+
+    def _note_check(self, *, is_refused: bool) -> None:
+        if len(self._checks) == REFUSED_WINDOW:
+            self._refused_lately -= self._checks[0]
+        self._checks.append(is_refused)
+        self._refused_lately += is_refused
+
+    # ---- leases ----
+
+    @property
+    def _source(self) -> Source:
+        if self._source_or_none is None:
+            self._source_or_none = self.stream.open()
+        return self._source_or_none
+
+    def _look(self) -> None:
+        """Tells the ledger what this process sees, and obeys its recalls."""
+        self._looked = time.monotonic()
+        reader = self._reader
+        for part in self._source.partitions():
+            if part.name not in self._told:
+                self._told.add(part.name)
+                reader.found(part.name, part.base, part.records)
+        for reading in list(self._readings.values()):
+            if not reader.holds(reading.lease):
+                self._forget(reading.lease)
+                continue
+            end = self._source.end(reading.name)
+            if end is not None:
+                reader.seen(reading.lease, max(reading.ordinal(end), reading.first))
+        for lease in reader.recalled():
+            self._forget(lease)
+            reader.give_back(lease)
+        reader.touch()
+        self._refuse_lost()
+
+    def _take(self) -> None:
+        for reading in [one for one in self._readings.values() if one.next >= one.end]:
+            self._stop(reading)  # all of it is handed out
+        while self._source.is_eager or len(self._readings) < _FILES_AT_ONCE:
+            what, lease, begin, end, text = self._reader.take(0.0, True)
+            if what != "lease":
+                self._refuse(what, text)
+                return
+            base, _, name = text.partition("\n")
+            first = begin - begin % _PARTITION
+            reading = _Reading(lease, name, first, int(base), end, begin)
+            if (older := self._readings.get(name)) is not None:
+                # Two parts of one partition: one after the other, by the ledger.
+                self._reader.give_back(lease)
+                if older.next >= older.end:
+                    self._stop(older)
+                return
+            offset = reading.offset(begin)
+            at = self._source.open(name, offset)
+            self._readings[name] = reading
+            if at > offset:
+                self._skip(reading, at)
+
+    def _skip(self, reading: _Reading, at: int) -> None:
+        """Retention has eaten the records up to offset `at`."""
+        until = min(reading.ordinal(at), reading.end)
+        why = f"retention has eaten offsets {reading.offset(reading.next)} to {at - 1}"
+        logging.getLogger("paceline").warning(
+            "a gap in the stream %s, partition %s: %s", self.name, reading.name, why)
+        self._reader.gap(reading.lease, reading.next, until, False, why)
+        reading.next = until
+        if self._gathered is not None:
+            self._gathered.until[reading.lease] = until
+
+    def _stop(self, reading: _Reading) -> None:
+        if self._readings.get(reading.name) is reading:
+            del self._readings[reading.name]
+            self._source.close(reading.name)
+
+    def _forget(self, lease: int) -> None:
+        """Another worker goes on with this lease's records that are not done."""
+        for reading in [one for one in self._readings.values() if one.lease == lease]:
+            self._stop(reading)
+        batches = [*self._again, *filter(None, (self._gathered,))]
+        for batch in batches:
+            batch.forget(lease)
+        self._again = deque(batch for batch in self._again if batch.samples or batch.until)
+
+    # ---- what the holder of leases asks ----
+
+    def _drop_all(self) -> None:
+        for reading in list(self._readings.values()):
+            self._stop(reading)
+        self._current = self._gathered = None
+        self._again.clear()
+
+    def _terms(self) -> Json:
+        return {"stream": self.stream.scheme, "of": self.stream.of}
+
+    def _fingerprint_now(self) -> object:
+        return None
+
+    def _must_be_like(self, saved: object) -> None:
+        if saved is not None:
+            raise DataError(
+                what="the saved position is not one of a stream",
+                where=f"the stream {self.name}",
+                why="it has the fingerprint of a data set of fixed size",
+                fix="another name for the loader in the state",
+            )
+
+    def close(self) -> None:
+        """Return the partitions, and close the connection to the broker."""
+        super().close()
+        source, self._source_or_none = self._source_or_none, None
+        self._told.clear()
+        if source is not None:
+            source.close()
+
+
+def refuse_options(options: dict[str, Any], names: tuple[str, ...]) -> None:
+    """Raise ArgumentError for arguments of data sets of fixed size."""
+    for name in (*names, "drop_last", "uneven"):
+        if name in options:
+            raise ArgumentError(
+                what=f"{_WHERE} has no argument {name} for a stream",
+                where=_WHERE,
+                why="a stream has no epochs and no equal shares; a lease is a whole partition",
+                fix=f"leave {name} out",
+            )

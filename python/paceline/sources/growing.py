@@ -1,0 +1,165 @@
+"""A folder of Parquet files that become more. A file is a partition that ends.
+
+Files with names that begin with `.` or `_` are not read. In a folder that Spark's file sink writes,
+the files are those of its log, `_spark_metadata`. A file has to be complete when it gets its name:
+write it under a hidden name, and rename it.
+"""
+
+import glob
+import json
+import logging
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from paceline.errors import DataError
+from paceline.sources.live import Part, Record, Start
+
+ROWS = 4096  # of a file that are decoded at once
+
+
+def open_source(url: str, start: Start, settings: Mapping[str, str]) -> "Growing":
+    return Growing(url, start, settings)
+
+
+class Growing:
+    """Files by a pattern: `Growing("files:///data/clicks/*.parquet", "earliest", {})`."""
+
+    is_eager = False
+
+    def __init__(self, url: str, start: Start, settings: Mapping[str, str]) -> None:
+        import pyarrow.parquet
+
+        self._parquet: Any = pyarrow.parquet
+        self._pattern = unquote(urlsplit(url).path)
+        self._where = f"the files {self._pattern}"
+        if start not in ("earliest", "latest") or settings:
+            raise DataError(
+                what="files have no start time and no settings",
+                where=self._where,
+                why=f"start={start!r} and {len(settings)} settings were given",
+                fix='start="earliest", or start="latest" to leave out the files that are there',
+            )
+        self._left_out: set[str] | None = None if start == "latest" else set()
+        self._known: dict[str, Part] = {}
+        self._unread: set[str] = set()  # told as unreadable
+        self._readers: dict[str, Iterator[Record]] = {}
+        self._schema: tuple[str, Any] | None = None
+
+    def partitions(self) -> list[Part]:
+        paths = self._paths()
+        if self._left_out is None:
+            self._left_out = set(paths)
+        for path in paths:
+            if path in self._known or path in self._left_out:
+                continue
+            try:
+                rows = self._parquet.ParquetFile(path).metadata.num_rows
+            except Exception as error:
+                if path not in self._unread:
+                    self._unread.add(path)
+                    logging.getLogger("paceline").warning(
+                        "%s is not a complete Parquet file yet: %s", path, error)
+                continue
+            if rows > 0:
+                self._known[path] = Part(path, 0, rows)
+        return list(self._known.values())
+
+    def open(self, name: str, offset: int) -> int:
+        self._readers[name] = self._records(name, offset)
+        return offset
+
+    def poll(self, most: int, seconds: float) -> list[Record]:
+        records: list[Record] = []
+        for reader in list(self._readers.values()):
+            for record in reader:
+                records.append(record)
+                if len(records) >= most:
+                    return records
+        if not records:
+            time.sleep(seconds)
+        return records
+
+    def end(self, name: str) -> int | None:
+        part = self._known.get(name)
+        return part.records if part is not None else None
+
+    def close(self, name: str | None = None) -> None:
+        if name is None:
+            self._readers.clear()
+        else:
+            self._readers.pop(name, None)
+
+    def _paths(self) -> list[str]:
+        shown = [path for path in glob.glob(self._pattern)
+                 if not os.path.basename(path).startswith((".", "_"))]
+        folders = {os.path.dirname(path) for path in shown}
+        written = {folder: _of_spark(folder) for folder in folders}
+        return sorted(
+            path for path in shown
+            if (names := written[os.path.dirname(path)]) is None
+            or os.path.basename(path) in names)
+
+    def _records(self, path: str, offset: int) -> Iterator[Record]:
+        try:
+            file = self._parquet.ParquetFile(path)
+        except OSError as error:
+            raise DataError(
+                what="a file of the stream cannot be read",
+                where=path,
+                why=str(error),
+                fix="leave files where they are until they are read, or restore this one",
+            ) from error
+        self._check(path, file.schema_arrow)
+        at = first = 0
+        groups: list[int] = []
+        for number in range(file.metadata.num_row_groups):
+            rows = file.metadata.row_group(number).num_rows
+            if at + rows > offset:
+                groups.append(number)
+            else:
+                first = at + rows
+            at += rows
+        at = first
+        for batch in file.iter_batches(ROWS, row_groups=groups):
+            if at + len(batch) <= offset:
+                at += len(batch)
+                continue
+            for place, row in enumerate(batch.to_pylist(), at):
+                if place >= offset:
+                    yield Record(path, place, row)
+            at += len(batch)
+
+    def _check(self, path: str, schema: Any) -> None:
+        if self._schema is None:
+            self._schema = (path, schema)
+        first, wanted = self._schema
+        if not schema.equals(wanted):
+            raise DataError(
+                what="the schema of the stream has changed",
+                where=path,
+                why=f"its columns are {_columns(schema)}; those of {first} are {_columns(wanted)}",
+                fix="write files of another schema into another folder, as another stream",
+            )
+
+
+def _columns(schema: Any) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def _of_spark(folder: str) -> set[str] | None:
+    """The names of the files that Spark has committed. None: Spark does not write this folder."""
+    log = os.path.join(folder, "_spark_metadata")
+    if not os.path.isdir(log):
+        return None
+    names: set[str] = set()
+    for path in glob.glob(os.path.join(log, "[0-9]*")):
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                if line.startswith("{"):
+                    entry = json.loads(line)
+                    if entry.get("action") == "add":
+                        names.add(os.path.basename(unquote(entry["path"])))
+    return names

@@ -1,0 +1,194 @@
+"""Topics of Kafka, by confluent-kafka: partitions are assigned, and no consumer group is joined.
+
+The value of a record is what `decode` gets. The position lies in the ledger or in the checkpoint;
+nothing is committed to the broker. Only committed records of transactions are read.
+"""
+
+import logging
+import time
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from paceline.errors import DataError
+from paceline.sources.live import Part, Record, Start
+
+BUFFER_KIB = 64 << 10  # what the client reads ahead, of all partitions together
+TOLD_AGAIN_SECONDS = 60.0
+
+
+def open_source(url: str, start: Start, settings: Mapping[str, str]) -> "Kafka":
+    return Kafka(url, start, settings)
+
+
+class Kafka:
+    """A topic: `Kafka("kafka://host:9092/clicks", "earliest", {})`."""
+
+    is_eager = True
+
+    def __init__(self, url: str, start: Start, settings: Mapping[str, str]) -> None:
+        try:
+            import confluent_kafka
+        except ImportError as error:
+            raise DataError(
+                what="Kafka cannot be read",
+                where=url,
+                why="the package confluent-kafka is not installed",
+                fix="pip install 'paceline[kafka]'",
+            ) from error
+        self._kafka: Any = confluent_kafka
+        self._code: Any = confluent_kafka.KafkaError
+        parts = urlsplit(url)
+        self.topic = parts.path.strip("/")
+        self._where = f"the topic {self.topic} at {parts.netloc}"
+        if not parts.netloc or not self.topic or "/" in self.topic:
+            raise DataError(
+                what="the stream's URL names no topic",
+                where=url,
+                why="it has to have brokers and one topic",
+                fix="kafka://host:9092/clicks",
+            )
+        self._start = start
+        self._bases: dict[int, int] = {}
+        self._open: dict[int, int] = {}  # partition → the next offset that is expected
+        self._told = 0.0
+        # An application's settings first; those that counts depend on cannot be changed.
+        self._consumer: Any = confluent_kafka.Consumer({
+            "queued.max.messages.kbytes": BUFFER_KIB,
+            "log_level": 2,  # a broker that is away is told by `_tell`
+            **settings,
+            "bootstrap.servers": parts.netloc,
+            "group.id": "paceline",  # the client wants one; it is never joined
+            "enable.auto.commit": False,
+            "enable.auto.offset.store": False,
+            "auto.offset.reset": "error",
+            "isolation.level": "read_committed",
+            "allow.auto.create.topics": False,
+            "enable.partition.eof": False,
+        })
+
+    def partitions(self) -> list[Part]:
+        try:
+            found = self._consumer.list_topics(self.topic, timeout=2.0).topics[self.topic]
+        except self._kafka.KafkaException as error:
+            self._tell(error)
+            return []
+        if found.error is not None:
+            if found.error.code() == self._code.UNKNOWN_TOPIC_OR_PART:
+                raise self._gone()
+            self._tell(found.error)
+            return []
+        is_first = not self._bases
+        for number in sorted(found.partitions):
+            if number in self._bases:
+                continue
+            try:
+                self._bases[number] = self._base(number, is_first=is_first)
+            except self._kafka.KafkaException as error:
+                self._tell(error)
+                return []
+        return [Part(str(number), base) for number, base in sorted(self._bases.items())]
+
+    def open(self, name: str, offset: int) -> int:
+        number = int(name)
+        at = self._kafka.TopicPartition(self.topic, number, offset)
+        first = offset
+        try:
+            low, high = self._consumer.get_watermark_offsets(at, timeout=5.0)
+            first = max(offset, low)
+            if offset > high:
+                raise self._made_anew(name, offset, high)
+        except self._kafka.KafkaException as error:
+            self._tell(error)  # the fetch tells whether the offset exists
+        self._open[number] = first
+        self._consumer.incremental_assign(
+            [self._kafka.TopicPartition(self.topic, number, first)])
+        return first
+
+    def poll(self, most: int, seconds: float) -> list[Record]:
+        if not self._open:
+            time.sleep(seconds)
+            return []
+        records: list[Record] = []
+        for message in self._consumer.consume(most, timeout=seconds):
+            if (error := message.error()) is not None:
+                self._take_error(message, error)
+                continue
+            number, offset = message.partition(), message.offset()
+            if offset < self._open.get(number, 1 << 63):
+                continue  # from before a seek
+            self._open[number] = offset + 1
+            records.append(Record(str(number), offset, message.value()))
+        return records
+
+    def end(self, name: str) -> int | None:
+        at = self._kafka.TopicPartition(self.topic, int(name))
+        high = self._consumer.get_watermark_offsets(at, cached=True)
+        return high[1] if high is not None and high[1] >= 0 else None
+
+    def close(self, name: str | None = None) -> None:
+        if name is None:
+            self._open.clear()
+            self._consumer.close()
+        elif self._open.pop(int(name), None) is not None:
+            self._consumer.incremental_unassign(
+                [self._kafka.TopicPartition(self.topic, int(name))])
+
+    def _base(self, number: int, *, is_first: bool) -> int:
+        at = self._kafka.TopicPartition(self.topic, number)
+        low, high = self._consumer.get_watermark_offsets(at, timeout=5.0)
+        # A partition that was added later is read from its beginning.
+        if self._start == "earliest" or not is_first:
+            return low
+        if isinstance(self._start, datetime):
+            at.offset = int(self._start.timestamp() * 1000)
+            [found] = self._consumer.offsets_for_times([at], timeout=5.0)
+            return found.offset if found.offset >= 0 else high
+        return high
+
+    def _take_error(self, message: Any, error: Any) -> None:
+        code = error.code()
+        if code == self._code._AUTO_OFFSET_RESET:
+            # Retention was faster than this reader, or the topic was made anew.
+            number = message.partition()
+            if number in self._open:
+                wanted = self._open[number]
+                self.close(str(number))
+                self.open(str(number), wanted)
+        elif code in (self._code.UNKNOWN_TOPIC_OR_PART, self._code._UNKNOWN_PARTITION):
+            raise self._gone()
+        elif code in (self._code.TOPIC_AUTHORIZATION_FAILED, self._code._AUTHENTICATION):
+            raise DataError(
+                what="the broker refuses this reader",
+                where=self._where,
+                why=str(error.str()),
+                fix='secrets="kafka.toml" with the settings of an account that may read the topic',
+            )
+        else:
+            self._tell(error)
+
+    def _tell(self, error: object) -> None:
+        """A failure that may pass. Said at most once a minute."""
+        now = time.monotonic()
+        if now - self._told >= TOLD_AGAIN_SECONDS or not self._told:
+            self._told = now
+            logging.getLogger("paceline").warning(
+                "%s does not answer; waiting for it: %s", self._where, error)
+
+    def _gone(self) -> DataError:
+        return DataError(
+            what="the topic is not there",
+            where=self._where,
+            why="the broker does not know it: it was deleted, or never made",
+            fix="make the topic, or correct the stream's URL",
+        )
+
+    def _made_anew(self, name: str, offset: int, high: int) -> DataError:
+        return DataError(
+            what="the topic has fewer records than were read from it",
+            where=f"{self._where}, partition {name}",
+            why=f"the position is offset {offset}, and the newest record is before {high}: the "
+            "topic was deleted and made anew, so its offsets mean other records",
+            fix="another name= for the new topic's stream, so that it begins anew",
+        )

@@ -1,0 +1,96 @@
+"""Live sources: partitions of records that become more. The port, and the list of sources.
+
+    source = open_source("kafka://host:9092/clicks", start="earliest", settings={})
+    for part in source.partitions():
+        source.open(part.name, part.base)
+    for record in source.poll(1000, seconds=0.2):
+        print(record.partition, record.offset, record.value)
+
+A source only reads. Which process reads which partition, and from which offset, is the ledger's
+decision; see `paceline._data.live`.
+"""
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from paceline.errors import ArgumentError
+
+Start = str | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A partition: where the stream's first run begins, and its number of records."""
+
+    name: str
+    base: int
+    records: int = 0  # 0: it has no end
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    partition: str
+    offset: int
+    value: Any
+
+
+class Source(Protocol):
+    """What a file of this folder implements. Errors that a user has to mend are DataErrors."""
+
+    is_eager: bool
+    """All partitions that this process may have are read at once. False: two at most, in turn."""
+
+    def partitions(self) -> list[Part]:
+        """All partitions that are there now. Empty while the source does not answer."""
+        ...
+
+    def open(self, name: str, offset: int) -> int:
+        """Begin to read there. Returns the first offset that still exists, `offset` or a later one.
+        """
+        ...
+
+    def poll(self, most: int, seconds: float) -> list[Record]:
+        """Up to `most` records of the open partitions, in the order of their offsets in each."""
+        ...
+
+    def end(self, name: str) -> int | None:
+        """The offset after the newest record. None: not known now."""
+        ...
+
+    def close(self, name: str | None = None) -> None:
+        """Stop reading this partition. None: all of them, for good."""
+        ...
+
+
+# URL scheme → the module with `open_source(url, start, settings)`.
+SOURCES = {"kafka": "kafka", "files": "growing"}
+
+
+def open_source(url: str, *, start: Start, settings: Mapping[str, str]) -> Source:
+    module = importlib.import_module(f"paceline.sources.{SOURCES[scheme_of(url)]}")
+    return module.open_source(url, start, settings)
+
+
+def scheme_of(url: str) -> str:
+    """The scheme; raises ArgumentError if no source has it, or if the URL has a password."""
+    parts = urlsplit(url)
+    if parts.scheme not in SOURCES:
+        known = ", ".join(f"{one}://" for one in SOURCES)
+        raise ArgumentError(
+            what=f"{url!r} is no stream",
+            where="Stream",
+            why=f"the sources are {known}",
+            fix="kafka://host:9092/topic, or files:///folder/*.parquet",
+        )
+    if parts.username is not None or parts.password is not None:
+        raise ArgumentError(
+            what="the stream's URL has a user name or a password",
+            where="Stream",
+            why="a URL is shown in logs and on pages",
+            fix='secrets="kafka.toml", a file of mode 0600 with the settings of the client',
+        )
+    return parts.scheme

@@ -1,0 +1,62 @@
+"""Workers on a live stream; each writes the records that it worked on, in its own file.
+
+A worker ends when there is a file OUT/end.
+"""
+
+import argparse
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from leasing import Counts
+
+import paceline
+from paceline.data import LeasedLoader, Stream
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--pace", type=float, default=0.01)
+    parser.add_argument("--deadline", type=float, default=30.0)
+    parser.add_argument("--checkpoint", default="")
+    given = parser.parse_args()
+    rank = paceline.rank()
+    print(f"rank {rank} pid {os.getpid()}", flush=True)
+    stream = Stream(given.url, decode=of, name="clicks")
+    loader: Any = LeasedLoader(stream, batch=8, wait=0.1, deadline=given.deadline,
+                               resume="checkpoint" if given.checkpoint else "acks")
+    counts = Counts()
+    step = 0
+    ckpt = None
+    state: dict[str, Any] = {"counts": counts, "data": loader}
+    if given.checkpoint:
+        from paceline.numpy import Checkpointer
+
+        ckpt = Checkpointer(given.checkpoint)
+        step = ckpt.restore(state)
+    with open(given.out / f"work-{rank}-{os.getpid()}", "a", buffering=1) as work:
+        for batch in loader:
+            for sample in batch:
+                work.write(f"{sample}\n")
+                counts.seen[str(sample)] = counts.seen.get(str(sample), 0) + 1
+            time.sleep(given.pace)
+            if ckpt is not None and step % 7 == 6:
+                ckpt.save(step, state)
+            step += 1
+            paceline.step(step)
+            counts.write(given.out / f"counts-{rank}")
+            if (given.out / "end").exists():
+                break
+    loader.done()
+    loader.close()
+
+
+def of(record: Any) -> int:
+    return record["click"] if isinstance(record, dict) else int(record)
+
+
+if __name__ == "__main__":
+    main()
