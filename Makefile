@@ -35,7 +35,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-web test-prometheus k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-brokers test-web test-prometheus k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-image operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -100,6 +100,14 @@ test-k8s: setup  ## jobs in the pods of a real Kubernetes, and its faults; needs
 
 test-ray: setup  ## jobs on a real Ray of several raylets, and its faults
 	$(VENV)/python -m pytest -v --durations=10 tests/ray
+
+# Jars by Maven, once; without Java or Maven each test says that it was not run.
+test-brokers: setup  ## live streams of a real Kafka broker, and its faults
+	@test -e build/brokers/kafka || ! command -v mvn >/dev/null || \
+	  mvn -B -q -f tests/brokers/pom.xml dependency:copy-dependencies \
+	    -DoutputDirectory=$(CURDIR)/build/brokers/kafka || \
+	  echo "test-brokers: Maven cannot fetch Kafka" >&2
+	$(VENV)/python -m pytest -v -rs --durations=10 tests/brokers
 
 # With the wheel in .venv, or any: `PACELINE_BIN=…/bin/paceline pytest tests/gpu`. Two tests at once
 # fit any GPU of 16 GiB.
@@ -166,7 +174,7 @@ pytest: venv  ## Python and process-level tests
 	@rm -f $(REPORT)/pytest.xml; mkdir -p $(REPORT); \
 	dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
 	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal \
-	  --junitxml $(REPORT)/pytest.xml --ignore tests/k8s --ignore tests/ray $(PYTEST_$(PART)) $$dirs
+	  --junitxml $(REPORT)/pytest.xml --ignore tests/k8s --ignore tests/ray --ignore tests/brokers $(PYTEST_$(PART)) $$dirs
 
 # The Kubernetes operator. Its first build compiles Kubernetes' client, which takes minutes; `make
 # test` runs the packages that do without the client.

@@ -396,6 +396,8 @@ void LeaseReader::Reopen() {
          .lease = lease,
          .begin = held.range.begin,
          .end = held.range.end});
+    // Before any ack that the caller adds meanwhile, which would cover them.
+    for (const LeaseFrame& gap : held.gaps) Say(gap);
   }
   for (const auto& [step, position] : marks_) {
     if (position.empty()) unsaid_marks_.insert(step);

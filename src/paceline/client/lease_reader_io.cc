@@ -116,11 +116,10 @@ void LeaseReader::HearPresented(const LeaseFrame& frame) {
   held.confirmed = std::max(held.confirmed, frame.begin);
   std::erase_if(unconfirmed_, [&](const Said& one) { return one.lease == frame.lease; });
   held.said = frame.begin;
-  for (const LeaseFrame& gap : held.gaps) {
-    if (gap.begin >= frame.begin) Say(gap);
-  }
-  if (held.done > held.said) return SayAck(frame.lease, &held);
-  if (held.is_over) held_.erase(found);
+  if (held.done > held.said) SayAck(frame.lease, &held);
+  // The ledger may have had all of a lease that was given back.
+  if (held.is_over && options_.open.is_stream) Say({.op = LeaseOp::kReturn, .lease = frame.lease});
+  if (held.is_over && held.said == frame.begin) held_.erase(found);
 }
 
 // ---- the thread ----

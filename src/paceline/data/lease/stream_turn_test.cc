@@ -7,8 +7,8 @@
 namespace paceline {
 namespace {
 
-constexpr LeasePeer kEve{1, 1};
-constexpr LeasePeer kDan{1, 2};
+constexpr LeasePeer kStreamEve{1, 1};
+constexpr LeasePeer kStreamDan{1, 2};
 
 LeaseOpen Live(uint64_t rank, uint64_t generation = 1, bool follows = false) {
   LeaseOpen open = OpenOf(rank, generation);
@@ -25,10 +25,10 @@ void Find(Host* host, LeasePeer from, const std::string& name, uint64_t base = 0
 
 TEST(StreamTurnTest, ALeaseIsTheRestOfAPartitionAndNamesIt) {
   Host host;
-  host.Open(kEve, Live(0));
-  EXPECT_EQ(host.Take(kEve).op, LeaseOp::kWait);
-  host.Say(kEve, {.op = LeaseOp::kFound, .begin = 40, .text = "3"});
-  const std::vector<LeaseFrame> told = host.To(kEve);
+  host.Open(kStreamEve, Live(0));
+  EXPECT_EQ(host.Take(kStreamEve).op, LeaseOp::kWait);
+  host.Say(kStreamEve, {.op = LeaseOp::kFound, .begin = 40, .text = "3"});
+  const std::vector<LeaseFrame> told = host.To(kStreamEve);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].op, LeaseOp::kGranted);
   EXPECT_EQ(told[0].begin, 0u);
@@ -36,21 +36,21 @@ TEST(StreamTurnTest, ALeaseIsTheRestOfAPartitionAndNamesIt) {
   EXPECT_EQ(told[0].text, "40\n3");
   EXPECT_GT(host.answers[0].after, 0u) << "the partition is durable before it is granted";
   // Another process has another idea of where it begins.
-  Find(&host, kEve, "3", 50);
+  Find(&host, kStreamEve, "3", 50);
   EXPECT_EQ(host.book.Views()[0].partitions.size(), 1u);
   EXPECT_EQ(host.book.Views()[0].partitions[0].offset, 40u);
 }
 
 TEST(StreamTurnTest, AnotherWorkerGoesOnWhereADeadOneStopped) {
   Host host;
-  host.Open(kEve, Live(0));
-  host.Open(kDan, Live(1));
-  Find(&host, kEve, "a");
-  const LeaseFrame ann = host.Take(kEve);
-  EXPECT_EQ(host.Take(kDan).op, LeaseOp::kWait);
-  EXPECT_EQ(host.Ack(kEve, ann, 25).op, LeaseOp::kConfirmed);
-  host.Gone(kEve, /*is_blamed=*/true);
-  const std::vector<LeaseFrame> told = host.To(kDan);
+  host.Open(kStreamEve, Live(0));
+  host.Open(kStreamDan, Live(1));
+  Find(&host, kStreamEve, "a");
+  const LeaseFrame ann = host.Take(kStreamEve);
+  EXPECT_EQ(host.Take(kStreamDan).op, LeaseOp::kWait);
+  EXPECT_EQ(host.Ack(kStreamEve, ann, 25).op, LeaseOp::kConfirmed);
+  host.Gone(kStreamEve, /*is_blamed=*/true);
+  const std::vector<LeaseFrame> told = host.To(kStreamDan);
   ASSERT_EQ(told.size(), 1u);
   EXPECT_EQ(told[0].begin, 25u);
   EXPECT_TRUE(host.book.Views()[0].quarantined.empty());
@@ -58,86 +58,81 @@ TEST(StreamTurnTest, AnotherWorkerGoesOnWhereADeadOneStopped) {
 
 TEST(StreamTurnTest, ALateWorkerGetsItsShareByARecall) {
   Host host;
-  host.Open(kEve, Live(0));
-  for (const char* name : {"a", "b", "c", "d"}) Find(&host, kEve, name);
+  host.Open(kStreamEve, Live(0));
+  for (const char* name : {"a", "b", "c", "d"}) Find(&host, kStreamEve, name);
   std::vector<LeaseFrame> held;
-  for (int i = 0; i < 4; ++i) held.push_back(host.Take(kEve));
+  for (int i = 0; i < 4; ++i) held.push_back(host.Take(kStreamEve));
   EXPECT_EQ(held.back().op, LeaseOp::kGranted);
-  host.Open(kDan, Live(1));
-  host.Say(kDan, {.op = LeaseOp::kTake, .number = 1});
-  ASSERT_EQ(host.To(kEve).size(), 1u);
-  const LeaseFrame recall = host.To(kEve)[0];
+  host.Open(kStreamDan, Live(1));
+  host.Say(kStreamDan, {.op = LeaseOp::kTake, .number = 1});
+  // Two at once: then both have two.
+  ASSERT_EQ(host.To(kStreamEve).size(), 2u);
+  const LeaseFrame recall = host.To(kStreamEve)[0];
   EXPECT_EQ(recall.op, LeaseOp::kRecall);
   EXPECT_EQ(recall.lease, held[3].lease);
-  host.Ack(kEve, held[3], held[3].begin + 7);
-  host.Say(kEve, {.op = LeaseOp::kReturn, .lease = recall.lease});
-  ASSERT_EQ(host.To(kDan).size(), 1u);
-  EXPECT_EQ(host.To(kDan)[0].begin, held[3].begin + 7);
-  // One more, and then both have two.
-  host.Say(kDan, {.op = LeaseOp::kTake, .number = 2});
-  ASSERT_EQ(host.To(kEve).size(), 1u);
-  host.Say(kEve, {.op = LeaseOp::kReturn, .lease = host.To(kEve)[0].lease});
-  host.Say(kDan, {.op = LeaseOp::kTake, .number = 3});
-  EXPECT_TRUE(host.To(kEve).empty());
+  host.Ack(kStreamEve, held[3], held[3].begin + 7);
+  host.Say(kStreamEve, {.op = LeaseOp::kReturn, .lease = recall.lease});
+  ASSERT_EQ(host.To(kStreamDan).size(), 1u);
+  EXPECT_EQ(host.To(kStreamDan)[0].begin, held[3].begin + 7);
 }
 
 TEST(StreamTurnTest, AnAckWithoutProgressKeepsTheLease) {
   Host host;
   LeaseOpen open = Live(0);
   open.deadline_ms = 1'000;
-  host.Open(kEve, open);
-  Find(&host, kEve, "a");
-  const LeaseFrame ann = host.Take(kEve, 0);
-  host.Ack(kEve, ann, 0, 900);
+  host.Open(kStreamEve, open);
+  Find(&host, kStreamEve, "a");
+  const LeaseFrame ann = host.Take(kStreamEve, 0);
+  host.Ack(kStreamEve, ann, 0, 900);
   host.Tick(1'500);
-  EXPECT_EQ(host.Ack(kEve, ann, 5, 1'600).op, LeaseOp::kConfirmed);
+  EXPECT_EQ(host.Ack(kStreamEve, ann, 5, 1'600).op, LeaseOp::kConfirmed);
   host.Tick(9'000);
-  EXPECT_EQ(host.Ack(kEve, ann, 6, 9'000).op, LeaseOp::kStale);
+  EXPECT_EQ(host.Ack(kStreamEve, ann, 6, 9'000).op, LeaseOp::kStale);
 }
 
 TEST(StreamTurnTest, AFileEndsAndMustNotChange) {
   Host host;
-  host.Open(kEve, Live(0));
-  Find(&host, kEve, "one.parquet", 0, 30);
-  const LeaseFrame ann = host.Take(kEve);
+  host.Open(kStreamEve, Live(0));
+  Find(&host, kStreamEve, "one.parquet", 0, 30);
+  const LeaseFrame ann = host.Take(kStreamEve);
   EXPECT_EQ(ann.end, 30u);
-  host.Ack(kEve, ann, 30);
+  host.Ack(kStreamEve, ann, 30);
   EXPECT_TRUE(host.book.Views()[0].partitions[0].is_over);
-  EXPECT_EQ(host.Take(kEve).op, LeaseOp::kWait) << "there may be more files";
+  EXPECT_EQ(host.Take(kStreamEve).op, LeaseOp::kWait) << "there may be more files";
   const LeaseFrame changed =
-      host.One(kEve, {.op = LeaseOp::kFound, .begin = 0, .end = 31, .text = "one.parquet"});
+      host.One(kStreamEve, {.op = LeaseOp::kFound, .begin = 0, .end = 31, .text = "one.parquet"});
   EXPECT_EQ(changed.op, LeaseOp::kRefused);
 }
 
 TEST(StreamTurnTest, ARestoreKeepsPartitionsAndARewindDropsLaterGaps) {
   Host host;
-  host.Open(kEve, [] {
+  host.Open(kStreamEve, [] {
     LeaseOpen open = Live(0, 1, /*follows=*/true);
     open.world_size = 1;
     return open;
   }());
-  Find(&host, kEve, "a", 3);
-  const LeaseFrame ann = host.Take(kEve);
-  host.Say(kEve, {.op = LeaseOp::kGap, .lease = ann.lease, .begin = 8, .end = 10});
-  host.Ack(kEve, ann, 10);
-  const std::string position = host.Mark(kEve, 1);
-  host.Say(kEve, {.op = LeaseOp::kGap, .lease = ann.lease, .begin = 10, .end = 20});
-  host.Ack(kEve, ann, 40);
+  Find(&host, kStreamEve, "a", 3);
+  const LeaseFrame ann = host.Take(kStreamEve);
+  host.Say(kStreamEve, {.op = LeaseOp::kGap, .lease = ann.lease, .begin = 8, .end = 10});
+  host.Ack(kStreamEve, ann, 10);
+  const std::string position = host.Mark(kStreamEve, 1);
+  host.Say(kStreamEve, {.op = LeaseOp::kGap, .lease = ann.lease, .begin = 10, .end = 20});
+  host.Ack(kStreamEve, ann, 40);
   EXPECT_EQ(host.book.Views()[0].gaps, 12u);
   host.summary = host.book.Summary();
   const std::vector<LeaseFact> journal = std::exchange(host.journal, {});
   host.Restart(0);
   EXPECT_EQ(host.book.Views()[0].partitions[0].offset, 43u);
   EXPECT_EQ(host.book.Views()[0].gaps, 12u);
-  host.Open(kEve, [] {
+  host.Open(kStreamEve, [] {
     LeaseOpen open = Live(0, 2, /*follows=*/true);
     open.world_size = 1;
     return open;
   }());
-  EXPECT_EQ(host.Rewind(kEve, position).op, LeaseOp::kRewound);
+  EXPECT_EQ(host.Rewind(kStreamEve, position).op, LeaseOp::kRewound);
   EXPECT_EQ(host.book.Views()[0].partitions[0].offset, 13u);
   EXPECT_EQ(host.book.Views()[0].gaps, 2u) << "the gap before the mark, and not its neighbour";
-  EXPECT_EQ(host.Take(kEve).begin, 10u);
+  EXPECT_EQ(host.Take(kStreamEve).begin, 10u);
 }
 
 TEST(StreamTurnTest, APositionOfAnotherLedgerIsTranslated) {

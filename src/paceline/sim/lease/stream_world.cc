@@ -30,7 +30,7 @@ class StreamWorld {
       : prng_(seed),
         canary_(canary),
         limits_(limits),
-        follows_(canary == StreamCanary::kHeldTwice || prng_.Chance(1, 2)),
+        follows_(canary != StreamCanary::kHeldTwice && prng_.Chance(1, 2)),
         master_({}, [this](const LeaseAnswer& answer) { Send(answer); }) {
     const uint64_t count = 1 + prng_.Below(4);
     for (uint64_t rank = 0; rank < count; ++rank) {
@@ -296,6 +296,8 @@ class StreamWorld {
                   .lease = lease,
                   .begin = held.range.begin,
                   .end = held.range.end});
+      // Before any ack that covers them.
+      for (const OrdinalRange& gap : held.gaps) SayGap(index, lease, gap);
     }
     if (worker.presenting.empty()) SayMark(index);
     if (worker.has_request) Say(index, {.op = LeaseOp::kTake, .number = worker.next_number++});
@@ -330,7 +332,6 @@ class StreamWorld {
       case LeaseOp::kMarked:
         if (worker.awaits_mark != frame.number) return;
         worker.awaits_mark.reset();
-        if (frame.text == "lost") return Die(index);  // only where a canary goes on
         worker.marked[frame.number] = frame.text;
         worker.images[frame.number] = worker.counts;
         worker.next_step = frame.number + 1;
@@ -386,9 +387,12 @@ class StreamWorld {
     std::erase_if(worker.unconfirmed, [&](const auto& one) { return one.second.first == lease; });
     const auto held = worker.held.find(lease);
     if (held == worker.held.end()) return Presented(index, lease);
+    if (canary_ == StreamCanary::kHeldTwice) {
+      Count(index, held->second, {held->second.confirmed, held->second.done});
+    }
     worker.held.erase(held);
     // Its model has records that another worker reads now, so it goes back to its last save.
-    if (follows_ && canary_ != StreamCanary::kHeldTwice) return Die(index);
+    if (follows_) return Die(index);
     Presented(index, lease);
   }
 
@@ -402,9 +406,6 @@ class StreamWorld {
     held->second.confirmed = std::max(held->second.confirmed, frame.begin);
     std::erase_if(worker.unconfirmed,
                   [&](const auto& one) { return one.second.first == frame.lease; });
-    for (const OrdinalRange& gap : held->second.gaps) {
-      if (gap.begin >= frame.begin) SayGap(index, frame.lease, gap);
-    }
     if (held->second.done > frame.begin) {
       SayAck(index, frame.lease, held->second.done);
     } else if (held->second.confirmed == held->second.range.end) {

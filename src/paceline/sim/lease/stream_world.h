@@ -20,7 +20,7 @@ namespace paceline::sim {
 // A planted bug. The checks must find each one.
 enum class StreamCanary {
   kNone,
-  kHeldTwice,       // a worker goes on with a lease that another one has
+  kHeldTwice,       // a worker counts what it did of a lease that another one has by now
   kReadPastRecall,  // a worker returns a lease and counts the next records all the same
 };
 inline constexpr int kStreamCanaries = 3;  // with kNone

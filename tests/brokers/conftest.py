@@ -1,0 +1,25 @@
+"""`make test-brokers`: streams of real brokers. Skips loudly where a broker cannot be had."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "e2e")]
+
+from kafka_broker import KafkaBroker, why_not  # noqa: E402
+
+
+@pytest.fixture
+def kafka(tmp_path: Path) -> Iterator[KafkaBroker]:
+    if (why := why_not()) is not None:
+        pytest.skip(f"KAFKA NOT TESTED: {why}")
+    (folder := tmp_path / "kafka").mkdir()
+    broker = KafkaBroker(folder)
+    broker.start()
+    yield broker
+    broker.kill()
