@@ -9,7 +9,7 @@
  * @typedef {{
  *   seq: number, at: number, title: string, sentence: string, cost: string, now: string,
  *   next: string, verdict: string | null, traceback: string | null, text: string,
- *   rank_seconds: number | null, is_open: boolean, follow_ons: number, log: string[],
+ *   rank_seconds: number | null, lasted_seconds: number | null, is_open: boolean, follow_ons: number, log: string[],
  *   evidence: Event[], outcome: Event[], tried: Event[],
  *   class: {name: string, role: string, advice: string} | null
  * }} Incident
@@ -29,12 +29,13 @@
  *     steps_per_second: number | null
  *   },
  *   world: {size: number, number: number}, checkpoints: Checkpoints | null,
- *   slow: {sentence: string}[]
+ *   slow: {ranks: number[], sentence: string}[], hang: {ranks: number[], sentence: string} | null
  * }} Status
  * @typedef {{
  *   seq: number, job: string, name: string, made_at: number, data_at: number, is_live: boolean, state: string,
  *   sentence: string, troubles: string[], status: Status, goodput: Goodput, classes: TimeClass[],
- *   timeline: Timeline, incidents: Incident[]
+ *   seats: {node: string, first_rank: number, ranks: number}[],
+ *   topology: {tensor: number, stages: number[][]} | null, timeline: Timeline, incidents: Incident[]
  * }} Page
  */
 

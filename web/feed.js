@@ -47,6 +47,11 @@ export async function askForData(signal) {
   return (await ask("/api/page", {}, signal)).json();
 }
 
+/** The heat map's changes since a version. @param {bigint} known @param {AbortSignal} signal */
+export async function askForHeat(known, signal) {
+  return (await ask("/api/heat", {"Last-Event-ID": String(known)}, signal)).arrayBuffer();
+}
+
 /** @param {string} text one server-sent event */
 function parsed(text) {
   const event = {kind: "", data: ""};

@@ -13,9 +13,16 @@ function costText(incident) {
   return parts.join("; ");
 }
 
+/** "lasted 28 s" of a hang, "" of others. @param {Incident} incident */
+function lengthText(incident) {
+  if (incident.lasted_seconds === null) return "";
+  const length = durationText(incident.lasted_seconds);
+  return incident.is_open ? `lasts for ${length} already` : `lasted ${length}`;
+}
+
 /** @param {Incident} incident */
 export function incidentLink(incident) {
-  const cost = costText(incident);
+  const cost = [lengthText(incident), costText(incident)].filter((one) => one).join(" · ");
   return element("li", {},
     element("a", {href: `#incident-${incident.seq}`}, element("bdi", {}, visible(incident.title))),
     element("span", {class: "quiet"}, ` ${clockText(incident.at)}${cost ? ` · ${cost}` : ""}`));
@@ -94,6 +101,9 @@ function article(incident) {
     made.append(element("p", {}, element("b", {}, "class "),
       element("bdi", {}, visible(`${name} (${role})${advice ? `: ${advice}` : ""}`))));
   }
+  const length = lengthText(incident);
+  if (length) made.append(element("p", {}, element("b", {}, "hang "),
+    `began at ${clockText(incident.at)}, ${length}`));
   if (cost) made.append(element("p", {}, element("b", {}, "cost "), cost));
   if (incident.verdict) made.append(foreign("p", incident.verdict));
   if (incident.next) made.append(element("p", {}, element("b", {}, "next "),
@@ -115,7 +125,7 @@ export function incidentsView(page) {
   const view = element("div", {id: "incidents", class: "view"});
   view.append(element("h1", {class: "sentence"}, "Incidents"));
   if (page.incidents.length === 0) {
-    view.append(element("p", {class: "card none"}, "No world of this job has ended before its time."));
+    view.append(element("p", {class: "card none"}, "No world of this job has ended before its time, and no hang was named."));
   }
   view.append(...page.incidents.map(article));
   return view;

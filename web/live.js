@@ -1,6 +1,7 @@
 // The page of a running job: it follows the master's feed, and gets new data when events came.
 
-import {Refused, askForData, enter, readFeed} from "./feed.js";
+import {Refused, askForData, askForHeat, enter, readFeed} from "./feed.js";
+import {heatOfPage, noHeat, readHeat} from "./heat.js";
 import {showPage, tellAge} from "./main.js";
 import {factsText} from "./overview.js";
 import {isOver, titleOf} from "./state.js";
@@ -10,6 +11,7 @@ import {durationText, element} from "./text.js";
 
 const GATHER_MS = 200;    // events that come together are one change
 const RENEW_MS = 15_000;  // goodput and ages change without events
+const HEAT_MS = 10_000;   // the heat map has a new column
 const RETRY_MS = 1000;
 const REFUSED_MS = 5000;  // too many viewers, or an overloaded master
 const STILL_MS = 7000;    // the feed beats each 2 s
@@ -86,6 +88,17 @@ async function renew() {
   }
 }
 
+/** The page stays as it is if the master has no heat map for it now. */
+async function renewHeat() {
+  const former = heatOfPage.now ?? noHeat();
+  try {
+    heatOfPage.now = readHeat(await askForHeat(former.version, follower.cut.signal), former);
+  } catch {
+    return;
+  }
+  document.dispatchEvent(new Event("heatshown"));
+}
+
 let waiting = 0;
 
 /** @param {number} ms */
@@ -126,6 +139,7 @@ async function follow() {
   follower.heardAt = Date.now();
   await renew();
   setAway(false);
+  void renewHeat();
   const page = /** @type {Page} */ (follower.page);
   if (!isOver(page)) await readFeed(page.seq, follower.cut.signal, takeEvent);
 }
@@ -141,12 +155,16 @@ function watch() {
 }
 
 async function start() {
+  heatOfPage.now = noHeat();
   document.body.append(element("p", {id: "link", role: "status", class: "link"}, "Connecting …"),
     element("main", {}, element("h1", {class: "sentence view"}, "The page of a job of paceline")));
   const ticks = setInterval(watch, 1000);
   const renewals = setInterval(() => {
     if (!document.hidden && !follower.isAway) want(0);
   }, RENEW_MS);
+  const heats = setInterval(() => {
+    if (!document.hidden && !follower.isAway) void renewHeat();
+  }, HEAT_MS);
   for (let isEntered = false; follower.page === null || !isOver(follower.page);) {
     let retry = RETRY_MS;
     try {
@@ -166,6 +184,7 @@ async function start() {
     if (follower.page === null || !isOver(follower.page)) await pause(retry);
   }
   clearInterval(renewals);
+  clearInterval(heats);
   if (follower.page === null || !isOver(follower.page)) {
     clearInterval(ticks);
     return;

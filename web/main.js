@@ -1,9 +1,11 @@
 // The page: its bar, and the view that the link's fragment names.
 
+import {heatView} from "./heat_map.js";
 import {incidentsView} from "./incidents.js";
 import {overview} from "./overview.js";
 import {ageOf, stateOf, stateShape, titleOf} from "./state.js";
 import {countText, dateText, element, visible} from "./text.js";
+import {topologyView} from "./topology.js";
 
 /** @typedef {import("./data.js").Page} Page */
 
@@ -19,32 +21,33 @@ function topBar(page) {
     element("bdi", {class: "quiet mono"}, visible(page.job)),
     element("nav", {"aria-label": "views"},
       element("a", {href: "#overview"}, "Overview"),
+      element("a", {href: "#heat"}, "Heat map"),
+      element("a", {href: "#topology"}, "Topology"),
       element("a", {href: "#incidents"}, `Incidents (${countText(count)})`)),
     age);
 }
 
 /**
- * Chooses the view of the fragment: #incidents and #incident-17 are on the second one. Returns what
- * the fragment names.
+ * Chooses the view of the fragment, which names it or an incident, as #incident-17. Returns what the
+ * fragment names.
  */
 function chooseView() {
   const asked = location.hash.slice(1);
-  const isIncidents = asked.startsWith("incident");
-  for (const view of document.querySelectorAll(".view")) {
-    /** @type {HTMLElement} */ (view).hidden = (view.id === "incidents") !== isIncidents;
-  }
+  const views = [...document.querySelectorAll(".view")];
+  const named = asked.startsWith("incident-") ? "incidents" : asked;
+  const shown = views.some((view) => view.id === named) ? named : "overview";
+  for (const view of views) /** @type {HTMLElement} */ (view).hidden = view.id !== shown;
   for (const link of document.querySelectorAll("nav a")) {
-    const isIts = link.getAttribute("href") === (isIncidents ? "#incidents" : "#overview");
-    if (isIts) link.setAttribute("aria-current", "page");
+    if (link.getAttribute("href") === `#${shown}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
   document.dispatchEvent(new Event("viewshown"));
-  return {asked, isIncidents};
+  return asked;
 }
 
 function showView() {
-  const {asked, isIncidents} = chooseView();
-  const target = isIncidents && asked !== "incidents" ? document.getElementById(asked) : null;
+  const asked = chooseView();
+  const target = asked.startsWith("incident-") ? document.getElementById(asked) : null;
   if (target === null) window.scrollTo(0, 0);
   else {
     target.scrollIntoView();
@@ -73,7 +76,8 @@ export function showPage(page) {
   document.querySelector("main")?.remove();
   document.title = titleOf(page);
   document.body.prepend(topBar(page));
-  document.body.append(element("main", {}, overview(page), incidentsView(page)));
+  document.body.append(element("main", {}, overview(page), heatView(page), topologyView(page),
+    incidentsView(page)));
   tellAge(page);
   if (isFirst) {
     window.addEventListener("hashchange", showView);

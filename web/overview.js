@@ -2,6 +2,7 @@
 
 import {checkpointsCard} from "./checkpoints.js";
 import {goodputCard} from "./goodput.js";
+import {heatCards} from "./heat_map.js";
 import {openIncidentsCard} from "./incidents.js";
 import {timelineCard} from "./timeline.js";
 import {countText, durationText, element, foreign, visible} from "./text.js";
@@ -43,6 +44,6 @@ function sentenceBlock(page) {
 /** @param {Page} page */
 export function overview(page) {
   return element("div", {id: "overview", class: "view"}, sentenceBlock(page), goodputCard(page),
-    timelineCard(page),
+    timelineCard(page), ...heatCards(page),
     element("div", {class: "pair"}, checkpointsCard(page), openIncidentsCard(page)));
 }

@@ -31,7 +31,7 @@ function wordsAt(page, at) {
  * The time that the picture spans: less than half an hour if the job is younger.
  * @param {Timeline} timeline
  */
-function spanOf(timeline) {
+export function spanOf(timeline) {
   const first = Math.min(...timeline.lanes.flatMap((lane) => lane.parts.map((part) => part.from)));
   const from = Number.isFinite(first) ? Math.max(timeline.from, first) : timeline.from;
   return {from, until: Math.max(timeline.until, from + 1)};
@@ -128,6 +128,9 @@ function drawFlagsAndAxis(pen, page, {x, from, until, height, colour}) {
   for (const incident of page.incidents) {
     if (incident.at < from || incident.at > until) continue;
     const at = x(incident.at);
+    // The flag of a hang stands where it began, and has its length.
+    const end = x(Math.min(until, incident.at + (incident.lasted_seconds ?? 0)));
+    if (end > at) pen.fillRect(at, 2, end - at, 2);
     pen.beginPath();
     pen.moveTo(at - 6, 2);
     pen.lineTo(at + 6, 2);

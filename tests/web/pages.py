@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import re
+import struct
 from typing import Any
 
 Data = dict[str, Any]
@@ -46,7 +48,7 @@ def incident(seq: int, at: float, *, title: str, is_open: bool = False) -> Data:
         "now": "training goes on", "next": "nothing is to be done", "title": title, "at": at,
         "cost": "training again after 2.9 s; 3 steps are trained again", "verdict": None,
         "log": ["step 811 loss 2.31", "step 812 loss 2.30"], "text": f"{title}\n",
-        "rank_seconds": 46.4, "is_open": is_open,
+        "rank_seconds": 46.4, "is_open": is_open, "lasted_seconds": None,
     }
 
 
@@ -89,11 +91,14 @@ def running() -> Data:
                             "problem": "", "restored": "from memory", "restored_step": 8000,
                             "memory_restores": 1, "storage_restores": 0, "commits": 30,
                             "storage_age_seconds": 31.0},
-            "slow": [], "plan": None, "nodes": []},
+            "slow": [], "hang": None, "plan": None, "nodes": []},
         "goodput": {"schema": "paceline.goodput/1", "job": "llama8b-17a147", "is_over": False,
                     "rank_seconds": rank_seconds, "runtime": 0.971, "scheduling": 0.996,
                     "steps_executed": 8012, "steps_redone": 62, "incidents": []},
         "classes": [{"name": name, "words": words, "hint": hint} for name, words, hint in CLASSES],
+        "seats": [{"node": name, "first_rank": 4 * i, "ranks": 4}
+                  for i, name in enumerate(("node0", "node1", "node2", "spare0"))],
+        "topology": {"tensor": 2, "stages": [list(range(8)), list(range(8, 16))]},
         "timeline": {"from": start, "until": NOW, "stretches": stretches, "lanes": lanes},
         "incidents": [incident(61, died, title="node3 was lost: it was silent for 6 s")],
     }
@@ -137,6 +142,7 @@ def nothing_yet() -> Data:
     data["goodput"] |= {"rank_seconds": dict.fromkeys(data["goodput"]["rank_seconds"], 0.0),
                         "runtime": 0, "scheduling": 0, "steps_executed": 0, "steps_redone": 0}
     data["timeline"] |= {"stretches": [], "lanes": []}
+    data |= {"seats": [], "topology": None}
     return data
 
 
@@ -159,7 +165,49 @@ def large() -> Data:
     lane = data["timeline"]["lanes"][0]
     data["timeline"]["lanes"] = [lane | {"node": f"node{i}"} for i in range(1249)]
     data["timeline"]["lanes"].append(running()["timeline"]["lanes"][3] | {"node": "node1249"})
+    data["sentence"] = "trains with 10,000 ranks on 1,250 nodes"
     data["status"]["world"]["size"] = 10_000
+    data["seats"] = [{"node": f"node{i}", "first_rank": 8 * i, "ranks": 8} for i in range(1250)]
+    data["topology"] = None
+    return data
+
+
+SLOW_RANK = 4711
+COLUMNS = 180
+USUAL = 101
+
+
+def heat(ranks: int, slow: int, *, now: float = NOW) -> bytes:
+    """docs/formats/heat.md: half an hour in which one rank is 10 % slow from the middle on."""
+    noise = random.Random(3)
+    usual = bytes(USUAL + noise.choice((-2, -1, 0, 0, 1, 2)) for _ in range(ranks))
+    last = int(now) // 10
+    columns = b""
+    for i in range(COLUMNS):
+        shift = noise.randrange(ranks)
+        told = bytearray(usual[shift:] + usual[:shift])
+        if i >= COLUMNS // 2:
+            told[slow] = USUAL + 10
+        columns += struct.pack("<III", last - COLUMNS + 1 + i, 2, ranks) + told
+    return b"PLHEAT1\n" + struct.pack("<QIIII", 7, 10, 0, COLUMNS, COLUMNS) + columns
+
+
+def hanging() -> Data:
+    """A hang that was named after 28 s and lasts, and one that has ended by itself."""
+    data = running()
+    began = NOW - 120
+    sentence = "Rank 5 on node1 is stopped (SIGSTOP); 15 ranks wait for it"
+    data |= {"sentence": f"no step for 2 min: {sentence}"}
+    data["status"]["hang"] = {"seq": 88, "ranks": [5], "sentence": sentence}
+    over = incident(75, NOW - 600, title="Rank 2 on node0 was in a debugger")
+    data["incidents"] = [
+        incident(88, began, title=sentence, is_open=True) | {"lasted_seconds": 120.0},
+        over | {"lasted_seconds": 90.0}, *data["incidents"]]
+    data["timeline"]["stretches"][-1:] = [
+        {"from": NOW - 800, "until": NOW - 600, "class": "productive"},
+        {"from": NOW - 600, "until": NOW - 510, "class": "hang"},
+        {"from": NOW - 510, "until": began, "class": "productive"},
+        {"from": began, "until": NOW, "class": "hang"}]
     return data
 
 
@@ -173,6 +221,7 @@ STATES = {
     "stale": lambda: running() | {"data_at": NOW - 900},
     "away": away,
     "recovering": recovering,
+    "hanging": hanging,
     "nothing_yet": nothing_yet,
     "finished": lambda: ended("finished", 0, "every rank is done"),
     "stopped": lambda: ended("stopped", 0, "a user asked to stop"),

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pages
 import pytest
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, Page, ViewportSize, expect
+from playwright.sync_api import Browser, Page, Route, ViewportSize, expect
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
 from command import find_binary
@@ -203,3 +204,68 @@ def test_a_master_that_stands_still_is_told(live: Live, page: Page) -> None:
         os.kill(master, signal.SIGCONT)
     expect(page.locator("#link")).to_be_hidden()
     expect(page.locator(".state")).to_have_text("running")
+
+
+def test_the_heat_map_of_a_real_job(live: Live, page: Page) -> None:
+    page.goto(live.link())
+    expect(page.locator("#heat-strip")).to_be_visible()
+    # A column ends each 10 s, and the ranks of this script tell their times each 8 steps.
+    expect(page.locator("#slowest")).not_to_have_text("No rank has told its times yet.")
+    page.get_by_role("link", name="Heat map").click()
+    expect(page.locator("#heat table")).to_contain_text("node0")
+    shot(page, "heat")
+
+
+def test_one_slow_rank_of_ten_thousand_is_seen_on_the_first_screen(live: Live,
+                                                                   page: Page) -> None:
+    """The data is made; the page, its session and its feed are those of a real master."""
+    data = pages.large()
+    later = time.time() - pages.NOW
+
+    def moved(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: moved(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [moved(one) for one in value]
+        return value + later if isinstance(value, float) and value > 1e9 else value
+
+    def answer_page(route: Route) -> None:
+        route.fulfill(json=moved(data))
+
+    def answer_heat(route: Route) -> None:
+        route.fulfill(body=pages.heat(10_000, pages.SLOW_RANK, now=time.time()),
+                      content_type="application/octet-stream")
+
+    page.route("**/api/page", answer_page)
+    page.route("**/api/heat", answer_heat)
+    client = page.context.new_cdp_session(page)
+    client.send("Performance.enable", {"timeDomain": "threadTicks"})
+    page.goto(live.link())
+    slowest = page.locator("#slowest")
+    expect(slowest).to_contain_text("rank 4711 on node588, 10 % longer than its peers")
+    expect(slowest).to_be_in_viewport(ratio=1)
+    expect(page.locator("#open-incidents")).to_be_in_viewport(ratio=1)
+    metrics = {one["name"]: one["value"]
+               for one in client.send("Performance.getMetrics")["metrics"]}
+    # CPU time of the page's thread, which does not depend on how busy the machine is.
+    print(f"first screen of 10,000 ranks: {metrics['TaskDuration']:.2f} s")
+    assert metrics["TaskDuration"] <= 1.0
+    # Its rows are darker than all others in the newest columns.
+    rows = page.locator("#heat-strip canvas").evaluate("""canvas => {
+      const scale = canvas.width / canvas.clientWidth;
+      const x = canvas.width - Math.round(30 * scale);
+      const column = canvas.getContext("2d").getImageData(x, 0, 1, canvas.height).data;
+      return Array.from({length: 16}, (_, row) => {
+        const y = Math.floor((row + 0.5) * canvas.height / 16);
+        return column[4 * y] + column[4 * y + 1] + column[4 * y + 2];
+      });
+    }""")
+    assert rows.index(min(rows)) == pages.SLOW_RANK * 16 // 10_000
+    assert sorted(rows)[1] - min(rows) > 100
+    shot(page, "ten-thousand")
+    page.get_by_role("link", name="Heat map").click()
+    expect(page.locator("#heat tbody tr").first).to_contain_text("4711")
+    page.get_by_role("button", name="by slowness").click()
+    shot(page, "ten-thousand-heat")
+    page.get_by_role("link", name="Topology").click()
+    shot(page, "ten-thousand-topology")

@@ -22,6 +22,7 @@ TITLES = {
     "running": "▶ running – llama8b",
     "stale": "▶ running – llama8b",
     "away": "? master away – llama8b",
+    "hanging": "▶ running, 1 open incident – llama8b",
     "recovering": "⏸ waiting, 1 open incident – llama8b",
     "nothing_yet": "⏸ waiting – llama8b",
     "finished": "✔ finished – llama8b",
@@ -87,6 +88,18 @@ def test_each_state_is_readable(opener: Opener, state: str, scheme: Scheme) -> N
     assert violations(page) == []
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("state", ["running", "hanging", "nothing_yet", "large"])
+@pytest.mark.parametrize("view", ["Heat map", "Topology"])
+def test_each_view_is_readable(opener: Opener, state: str, view: str, scheme: Scheme) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    page = opener.open(state, scheme)
+    page.get_by_role("link", name=view).click()
+    expect(page.get_by_role("heading", name=view)).to_be_visible()
+    page.screenshot(path=SHOTS / f"{state}-{view.split()[0].lower()}-{scheme}.png")
+    assert violations(page) == []
+
+
 @pytest.mark.parametrize("state", ["running", "failed", "recovering", "large"])
 def test_the_first_screen_has_all_in_order(opener: Opener, state: str) -> None:
     page = opener.open(state)
@@ -117,8 +130,42 @@ def test_old_data_of_a_running_job_is_stale(opener: Opener) -> None:
 
 
 def test_a_lost_host_of_many_has_its_own_lane(opener: Opener) -> None:
-    box = opener.open("large").locator("canvas").bounding_box()
+    box = opener.open("large").locator("#timeline canvas").bounding_box()
     assert box is not None and box["height"] == 16 + 2 * 20 + 20
+
+
+def test_a_hang_is_told_from_where_it_began(opener: Opener) -> None:
+    page = opener.open("hanging")
+    expect(page.locator("#open-incidents")).to_contain_text("lasts for 2.0 min already")
+    expect(page.locator("#open-incidents")).to_contain_text("lasted 1.5 min")
+    # The row of flags: a hang's bar is red from its begin on, and the others have a flag alone.
+    red = """canvas => {
+      const scale = canvas.width / canvas.clientWidth;
+      const row = canvas.getContext("2d").getImageData(0, Math.round(3 * scale), canvas.width, 1);
+      let count = 0;
+      for (let i = 0; i < row.data.length; i += 4) count += row.data[i + 3] > 0 ? 1 : 0;
+      return count / scale;
+    }"""
+    flags = page.locator("#timeline canvas").evaluate(red)
+    width = page.locator("#timeline canvas").evaluate("canvas => canvas.clientWidth") - 96 - 8
+    assert flags > width * 210 / 1800  # 120 s and 90 s of the half hour
+    assert opener.open("running").locator("#timeline canvas").evaluate(red) < 20
+
+
+def test_the_grid_says_what_each_rank_is(opener: Opener) -> None:
+    page = opener.open("hanging", view="#topology")
+    expect(page.locator("#topology")).to_contain_text("2 pipeline stages × 4 replicas × 2 tensor")
+    page.locator("#topology canvas").focus()
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    said = page.locator("#topology [aria-live]").inner_text()
+    assert said == "rank 5 on node1 (stage 1, replica 3, tensor 2), named in the hang"
+
+
+def test_a_file_says_that_it_has_no_heat_map(opener: Opener) -> None:
+    page = opener.open("running", view="#heat")
+    expect(page.locator("#heat")).to_contain_text("A file has no heat map")
+    assert page.locator("#heat-strip").count() == 0
 
 
 def test_text_of_the_job_stays_text(opener: Opener) -> None:
@@ -132,7 +179,7 @@ def test_text_of_the_job_stays_text(opener: Opener) -> None:
 
 def test_keys_reach_everything(opener: Opener) -> None:
     page = opener.open("running")
-    page.locator("canvas").focus()
+    page.locator("#timeline canvas").focus()
     said = page.locator("#timeline [aria-live]")
     page.keyboard.press("ArrowLeft")
     assert "productive for" in said.inner_text()

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <variant>
 
 #include "paceline/base/json.h"
 #include "paceline/cli/console/event_text.h"
@@ -12,6 +13,7 @@
 #include "paceline/cli/show/log_files.h"
 #include "paceline/cli/show/why_json.h"
 #include "paceline/core/goodput/timeline.h"
+#include "paceline/plan/json.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {
@@ -62,6 +64,37 @@ PageJson TimelineJson(const core::Timeline& timeline, Instant now) {
   return json;
 }
 
+// The newest world: which ranks each host has.
+PageJson SeatsJson(const PageSource& source) {
+  PageJson json = PageJson::array();
+  const auto is_world = [](const wire::JobEvent& event) { return event.kind == "world_formed"; };
+  const auto formed = std::find_if(source.events.rbegin(), source.events.rend(), is_world);
+  if (formed == source.events.rend()) return json;
+  for (const wire::WorldMember& one : formed->members) {
+    json.push_back({{"node", one.node}, {"first_rank", one.first_rank}, {"ranks", one.ranks}});
+  }
+  return json;
+}
+
+// The pipeline stages by the plan of the newest world. Null: it has no plan, or a plan that is too
+// long for the journal.
+PageJson TopologyJson(const PageSource& source) {
+  Generation world;
+  const core::ParallelPlanChosen* chosen = nullptr;
+  for (const core::Record& record : source.records) {
+    if (const auto* formed = std::get_if<core::WorldFormed>(&record.fact)) {
+      world = formed->world.generation;
+    }
+    if (const auto* plan = std::get_if<core::ParallelPlanChosen>(&record.fact)) chosen = plan;
+  }
+  if (chosen == nullptr || chosen->generation != world || chosen->plan.empty()) return {};
+  const auto plan = plan::ReadPlan(chosen->plan);
+  if (!plan.ok()) return {};
+  PageJson json = {{"tensor", plan->tensor}, {"stages", PageJson::array()}};
+  for (const PlanStage& stage : plan->stages) json["stages"].push_back(stage.ranks);
+  return json;
+}
+
 PageJson ClassesJson() {
   PageJson json = PageJson::array();
   for (const core::TimeClassText& text : core::TimeClassTexts()) {
@@ -109,6 +142,31 @@ std::string PlainText(const Explanation& why, const Account& account,
   return text;
 }
 
+// When a hang began and how long it lasted, until it ended by itself or its world ended. Of one
+// that lasts, until now.
+struct HangTime {
+  Instant began;
+  Duration lasted;
+};
+std::optional<HangTime> HangTimeOf(const PageSource& source, uint64_t seq) {
+  const auto is_it = [seq](const core::Record& record) { return record.seq == RecordSeq(seq); };
+  const auto told = std::find_if(source.records.begin(), source.records.end(), is_it);
+  if (told == source.records.end()) return std::nullopt;
+  const auto* hang = std::get_if<core::HangJudged>(&told->fact);
+  if (hang == nullptr || hang->quiet_for <= Duration()) return std::nullopt;
+  const auto ends = [](const core::Record& record) {
+    return std::holds_alternative<core::HangEnded>(record.fact) ||
+           std::holds_alternative<core::WorldEnded>(record.fact) ||
+           std::holds_alternative<core::JobFinished>(record.fact);
+  };
+  const auto end = std::find_if(told + 1, source.records.end(), ends);
+  const bool has_end = end != source.records.end();
+  // An older release did not record the end of a hang.
+  if (!has_end && !hang->end_follows) return std::nullopt;
+  const Instant began = told->at - hang->quiet_for;
+  return HangTime{began, std::max(Duration(), (has_end ? end->at : source.now) - began)};
+}
+
 std::optional<PageJson> IncidentJson(const PageSource& source, uint64_t seq) {
   const auto why = Explain(source.events, seq, source.run_dir);
   if (!why.has_value()) return std::nullopt;
@@ -118,6 +176,13 @@ std::optional<PageJson> IncidentJson(const PageSource& source, uint64_t seq) {
   PageJson json = WhyJson(source.job_id, *why, account, traceback);
   json["title"] = account.cause.has_value() ? account.cause->sentence : why->event.sentence;
   json["at"] = static_cast<double>(account.cause.value_or(why->event).time_ns) / 1e9;
+  json["lasted_seconds"] = PageJson();
+  if (why->hang.has_value()) {
+    if (const auto time = HangTimeOf(source, why->hang->seq)) {
+      json["at"] = EpochSeconds(time->began);
+      json["lasted_seconds"] = time->lasted.ToSecondsF();
+    }
+  }
   json["cost"] = account.cost;
   json["verdict"] = why->hang.has_value() ? PageJson(why->hang->sentence) : PageJson();
   json["log"] =
@@ -128,14 +193,19 @@ std::optional<PageJson> IncidentJson(const PageSource& source, uint64_t seq) {
   return json;
 }
 
-// The newest first: each end of a world, and the last incident if that ended none.
+// What the incident is sorted by.
+RecordSeq NewestOf(const core::IncidentCost& cost) {
+  return std::max(cost.world_ended, cost.cause);
+}
+
+// The newest first: each end of a world and each hang, and the last incident if it is neither.
 PageJson IncidentsJson(const PageSource& source, const TimeAccount& account) {
   std::vector<core::IncidentCost> costs = account.report.incidents;
   std::sort(costs.begin(), costs.end(),
-            [](const auto& a, const auto& b) { return a.world_ended > b.world_ended; });
+            [](const auto& a, const auto& b) { return NewestOf(a) > NewestOf(b); });
   PageJson json = PageJson::array();
   const std::optional<uint64_t> last = LastIncident(source.events);
-  const uint64_t newest = costs.empty() ? 0 : costs.front().world_ended.value();
+  const uint64_t newest = costs.empty() ? 0 : NewestOf(costs.front()).value();
   if (last.has_value() && *last > newest) {
     if (auto incident = IncidentJson(source, *last)) {
       const std::string& phase = source.status.phase;
@@ -184,6 +254,8 @@ PageJson PageData(const PageSource& source) {
   json["status"] = ParseOrderedJson(wire::StatusJson(status));
   json["goodput"] = GoodputJson(source.job_id, account);
   json["classes"] = ClassesJson();
+  json["seats"] = SeatsJson(source);
+  json["topology"] = TopologyJson(source);
   json["timeline"] = TimelineJson(timeline, source.now);
   json["incidents"] = IncidentsJson(source, account);
   return json;
