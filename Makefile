@@ -35,7 +35,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-brokers test-web test-prometheus k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-brokers test-web test-prometheus test-tf k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-image operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -72,6 +72,8 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@if command -v prometheus promtool >/dev/null || test -x build/prometheus/usr/bin/promtool; then \
 	   $(MAKE) --no-print-directory test-prometheus; \
 	 else echo "make test-all: METRICS IN PROMETHEUS NOT TESTED: \`make test-prometheus\`" >&2; fi
+	@if test -x build/tf/bin/python; then $(MAKE) --no-print-directory test-tf; \
+	 else echo "make test-all: TENSORFLOW NOT TESTED: \`make test-tf\`" >&2; fi
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
 
@@ -120,6 +122,10 @@ test-web: venv wheel  ## the page of a job, as a file and live, in a browser (ne
 test-prometheus: venv wheel  ## rules, alerts and a scrape by Debian's Prometheus
 	@tools/setup.sh prometheus
 	PACELINE_PROMETHEUS_TESTS=1 $(VENV)/python -m pytest -q -rs tests/prometheus
+
+test-tf: venv wheel  ## an unchanged Estimator job of the real TensorFlow 2.15.1 (600 MB, Python 3.11)
+	@tools/setup.sh tf
+	PACELINE_TF_TESTS=1 $(VENV)/python -m pytest -v -rs tests/tf
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
 	@tools/setup.sh k8s

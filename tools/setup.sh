@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh [packages|venv|wheel|all|k8s|prometheus]: what a fresh Debian 12 or 13, or Ubuntu 24.04,
-# lacks.
+# setup.sh [packages|venv|wheel|all|k8s|prometheus|tf]: what a fresh Debian 12 or 13, or Ubuntu
+# 24.04, lacks.
 #
 #   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
 #   venv      .venv with torch, the test tools and the build tools of the wheel
@@ -146,6 +146,26 @@ unpack_prometheus() {
   rm -rf "$folder"
 }
 
+# TensorFlow 2.15.1, the last one with Estimator, and the wheel, in an environment of their own.
+make_tensorflow() {
+  local uv python=build/tf/bin/python
+  uv=$(command -v uv || echo .venv/bin/uv)
+  if ! .venv/bin/python -c 'import sys; raise SystemExit(sys.version_info >= (3, 12))'; then
+    say "TENSORFLOW 2.15.1 CANNOT BE HAD for Python 3.12 and newer; its tests are skipped" >&2
+    return
+  fi
+  if ! $python -c 'import tensorflow' 2>/dev/null; then
+    say "installing TensorFlow 2.15.1 into build/tf"
+    "$uv" venv -q --clear --python .venv/bin/python build/tf
+    if ! "$uv" pip install -q --compile-bytecode --python $python tensorflow==2.15.1; then
+      say "TENSORFLOW 2.15.1 CANNOT BE HAD; its tests are skipped" >&2
+      rm -rf build/tf
+      return
+    fi
+  fi
+  "$uv" pip install -q --python $python --no-deps --no-index --reinstall build/wheel/paceline-*.whl
+}
+
 case "${1:-all}" in
   packages) install_build_packages ;;
   venv) make_venv ;;
@@ -153,5 +173,6 @@ case "${1:-all}" in
   all) install_build_packages; make_venv; make_wheel ;;
   k8s) install_packages "${k8s_packages[@]}" ;;
   prometheus) unpack_prometheus ;;
-  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus]" >&2; exit 2 ;;
+  tf) make_tensorflow ;;
+  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus|tf]" >&2; exit 2 ;;
 esac

@@ -75,7 +75,6 @@ class AgentLoop {
   void Do(const core::TellLeaving& action);
   void Do(const core::ExitAgent& action);
   void Do(const core::AgentNote& action);
-
   void ArmDeadline();
   void ArmHeartbeat();
   void SendHeartbeat();
@@ -143,7 +142,7 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                 [this](const NodeEvidence& found) { Tell(found); }),
       ranks_(*reactor_, *page_,
              RankTableSetup{setup_.files, setup_.spec.job, setup_.spec.launch, setup_.base_env,
-                            setup_.gloo_interface, &evidence_.rings()},
+                            setup_.gloo_interface, &evidence_.rings(), setup_.incarnation + 1},
              [this](const core::RankEnded& ended, const std::optional<RankReport>& last) {
                if (last.has_value()) Feed(core::ProgressRead{{*last}});
                Feed(ended);
@@ -288,6 +287,7 @@ void AgentLoop::OnRescue(uint64_t term) {
 void AgentLoop::Register() {
   NodeReport report = setup_.identity;
   report.store_port = store_port_.port();
+  report.task_ports = ranks_.task_ports();
   report.generation = machine_.carried_out();
   report.ranks = machine_.RanksAt(MonotonicNow());
   told_.Reset(machine_.Ranks());

@@ -3,12 +3,14 @@
 #include <sys/epoll.h>
 
 #include <algorithm>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "paceline/agent/hang/failed_call.h"
 #include "paceline/agent/ranks/exit_cause.h"
 #include "paceline/agent/ranks/failure_class.h"
+#include "paceline/agent/ranks/task_env.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"
@@ -65,7 +67,12 @@ RankTable::RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setu
       setup_(std::move(setup)),
       ended_(std::move(ended)),
       logs_(LogDirOf(setup_), RetentionOf(setup_.launch)),
-      log_tender_(logs_, setup_.files.ErrorDir()) {}
+      log_tender_(logs_, setup_.files.ErrorDir()),
+      task_ports_(setup_.port_seed) {
+  if (!setup_.job.tasks.is_on()) return;
+  const absl::Status held = task_ports_.Hold(setup_.launch.nproc_per_node);
+  if (!held.ok()) LogError("task_ports", {{"why", held}});
+}
 
 RankTable::~RankTable() {
   while (!ranks_.empty()) Drop(ranks_.begin()->first);
@@ -80,14 +87,31 @@ std::optional<RankTable::Living> RankTable::Drop(uint32_t local_rank) {
   return std::move(rank);
 }
 
+// Tasks have generations of their own, so one may start again while others of older ones live.
+void RankTable::OpenLogs(uint64_t generation) {
+  if (generation == newest_generation_) return;
+  newest_generation_ = std::max(newest_generation_, generation);
+  std::set<uint64_t> in_use;
+  for (const auto& [local_rank, rank] : ranks_) {
+    if (IsTask(rank.rank)) in_use.insert(rank.generation.value());
+  }
+  logs_.OpenGeneration(generation, in_use);
+}
+
+void RankTable::KeepPort(const core::SpawnRank& spawn) {
+  for (const Task& task : spawn.assignment.tasks) {
+    if (task.slot != spawn.local_rank) continue;
+    const absl::Status kept = task_ports_.Keep(task.slot, task.port);
+    if (!kept.ok()) LogError("task_port", {{"task", RankName(task.rank)}, {"why", kept}});
+  }
+}
+
 nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
   const LaunchSpec& launch = setup_.launch;
   const uint64_t generation = spawn.assignment.generation.value();
   const uint32_t rank = spawn.rank.value();
-  if (generation != newest_generation_) {
-    newest_generation_ = generation;
-    logs_.OpenGeneration(generation);
-  }
+  OpenLogs(generation);
+  KeepPort(spawn);
   const RankPlace place{
       .job = setup_.job,
       .launch = launch,
@@ -113,7 +137,8 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
                             {"entry", EntryName(launch.entry)},
                             {"target", launch.target},
                             {"args", args},
-                            {"env", RankEnvironment(place, setup_.base_env)},
+                            {"env", IsTask(spawn.rank) ? TaskEnvironment(place, setup_.base_env)
+                                                       : RankEnvironment(place, setup_.base_env)},
                             {"cwd", launch.cwd},
                             {"stdin", StdinOf(launch)},
                             {"stdout", logs_.StdoutPath(generation, rank)},
@@ -271,7 +296,9 @@ std::vector<FoundRank> RankTable::Find(bool with_ended) {
     if (!reading.has_value()) continue;
     const ProcessId process = ProcessOf(*reading);
     const bool is_alive = IsAlive(process);
-    if (Has(process) || (!is_alive && (!with_ended || reading->generation != newest))) continue;
+    // Each task has a generation of its own, so every end may be news.
+    const bool is_old = reading->generation != newest && !setup_.job.tasks.is_on();
+    if (Has(process) || (!is_alive && (!with_ended || is_old))) continue;
     RankReport report = ReportOf(*reading);
     if (!is_alive) {
       report.state = RankReport::State::kExited;

@@ -24,6 +24,7 @@
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/ranks/rank_env.h"
+#include "paceline/agent/ranks/task_ports.h"
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/agent/starter/starter_client.h"
 #include "paceline/core/node/agent.h"
@@ -38,6 +39,7 @@ struct RankTableSetup {
   Environment base_env;
   std::string gloo_interface;          // "": ranks need none
   const FlightRings* rings = nullptr;  // null: ranks have no rings
+  uint64_t port_seed = 0;
 };
 
 // A rank that is on the page but not in the table.
@@ -58,6 +60,8 @@ class RankTable {
   RankTable(const RankTable&) = delete;
   RankTable& operator=(const RankTable&) = delete;
 
+  // Ports held for tasks, by slot; empty in a job with a world.
+  std::vector<uint32_t> task_ports() const { return task_ports_.ports(); }
   // Makes the files ready and returns the starter's `spawn` message.
   nlohmann::json PrepareSpawn(const core::SpawnRank& spawn);
   // Adds a living rank, just started or found on the page. The loop reports its end, never this
@@ -105,6 +109,8 @@ class RankTable {
   void OnPidfd(uint32_t local_rank);
   // The cause of an end that this agent did not see, from the slot and the files.
   ExitCause JudgeOld(const SlotReading& reading);
+  void OpenLogs(uint64_t generation);
+  void KeepPort(const core::SpawnRank& spawn);
   void Finish(uint32_t local_rank, std::optional<int32_t> wait_status);
   ExitCause Judge(const Living& rank, std::optional<int32_t> wait_status, bool port_taken);
   std::optional<SlotReading> ReadingOf(uint32_t local_rank, const Living& rank) const;
@@ -115,6 +121,7 @@ class RankTable {
   Ended ended_;
   RankLogs logs_;
   LogTender log_tender_;
+  TaskPorts task_ports_;
   KernelEvidence kernel_;
   bool starter_is_there_ = false;
   uint64_t newest_generation_ = 0;

@@ -83,6 +83,7 @@ int RunStatus(Invocation& invocation);
 int RunScale(Invocation& invocation);
 int RunStop(Invocation& invocation);
 int RunSubmit(Invocation& invocation);
+int RunTasks(Invocation& invocation);
 int RunVersion(Invocation& invocation);
 int RunWait(Invocation& invocation);
 int RunWhy(Invocation& invocation);

@@ -101,11 +101,6 @@ std::string LastFailureText(const JobState& state) {
   return TellsOfRank(what) ? "a rank on " + node + " " + what : what + " on " + node;
 }
 
-// So many equal failures in a row end a job.
-uint32_t AlikeMax(const JobState& state) {
-  return std::max(1U, state.spec.budgets.no_progress_failures);
-}
-
 std::string TimesText(const BudgetState& budget) {
   return " (" + std::to_string(budget.same_failure_count) + " times without progress)";
 }
@@ -213,11 +208,9 @@ std::string StepText(int64_t step, int64_t step_count) {
   return "before its first step";
 }
 
-void Charge(JobState& state, Instant at, const RankFailed& fact) {
-  state.budget_before = state.budget;
-  BudgetState& budget = state.budget;
-  const bool stale = at - budget.last_failure_at > state.spec.timers.restart_window;
-  if (stale) ForgetFailures(state);
+uint32_t AlikeMax(const JobSpec& spec) { return std::max(1U, spec.budgets.no_progress_failures); }
+
+void CountFailure(BudgetState& budget, Instant at, const RankFailed& fact, bool stale) {
   ++budget.charged_failures;
   ++budget.failures_without_progress;
   if (SameFailure(budget, fact) && !stale) {
@@ -241,6 +234,13 @@ void Charge(JobState& state, Instant at, const RankFailed& fact) {
   budget.last_failure_node = fact.node;
   budget.last_failure_at = at;
   budget.step_count_max = std::max(budget.step_count_max, fact.step_count);
+}
+
+void Charge(JobState& state, Instant at, const RankFailed& fact) {
+  state.budget_before = state.budget;
+  const bool stale = at - state.budget.last_failure_at > state.spec.timers.restart_window;
+  if (stale) ForgetFailures(state);
+  CountFailure(state.budget, at, fact, stale);
   state.step_max = std::max(state.step_max, fact.step);
   ++FailuresOf(state, fact.node);
 }
@@ -282,7 +282,7 @@ void ForgetFailures(JobState& state) {
 }
 
 bool HasFailedAlike(const JobState& state) {
-  return state.budget.same_failure_count >= AlikeMax(state);
+  return state.budget.same_failure_count >= AlikeMax(state.spec);
 }
 
 BudgetVerdict JudgeBudget(const JobState& state) {
@@ -301,7 +301,7 @@ BudgetVerdict JudgeBudget(const JobState& state) {
                       " allows: " + LastFailureText(state)};
   }
   if (HasFailedAlike(state)) return SameFailureVerdict(state);
-  if (budget.failures_without_progress < AlikeMax(state) + kUnlikeFailuresExtra) return {};
+  if (budget.failures_without_progress < AlikeMax(state.spec) + kUnlikeFailuresExtra) return {};
   return {true, std::to_string(budget.failures_without_progress) +
                     " failures without a new highest step, the last one " +
                     StepText(budget.last_failure_step, budget.last_failure_step_count) + ": " +
@@ -324,10 +324,13 @@ BudgetVerdict JudgeRepeated(const JobState& state, bool can_go_without_blamed) {
 }
 
 Duration RestartDelay(const JobState& state) {
+  return RestartDelay(state.spec, state.budget.failures_without_progress);
+}
+
+Duration RestartDelay(const JobSpec& spec, uint32_t failures) {
   constexpr uint32_t kDoublingsMax = 16;
-  const uint32_t failures = state.budget.failures_without_progress;
-  if (failures < 2 || state.spec.max_restarts) return Duration();
-  const Timers& timers = state.spec.timers;
+  if (failures < 2 || spec.max_restarts) return Duration();
+  const Timers& timers = spec.timers;
   const uint32_t doublings = std::min(failures - 2, kDoublingsMax);
   return std::min(timers.restart_delay * (int64_t{1} << doublings), timers.restart_delay_max);
 }

@@ -94,6 +94,16 @@ std::string WithStep(const std::string& failure, const std::string& step);
 // "at step 120", "after 50 optimizer steps", "before its first step".
 std::string StepText(int64_t step, int64_t step_count);
 
+// Counts a charged failure in a budget, of the job or of one task. `stale`: the last failure is too
+// long ago to count with this one.
+void CountFailure(BudgetState& budget, Instant at, const RankFailed& fact, bool stale);
+
+// So many equal failures in a row end a job.
+uint32_t AlikeMax(const JobSpec& spec);
+
+// The least time between the starts of two attempts, after so many failures without progress.
+Duration RestartDelay(const JobSpec& spec, uint32_t failures);
+
 // Parts of Apply.
 void Charge(JobState& state, Instant at, const RankFailed& fact);
 void LiftCharge(JobState& state);

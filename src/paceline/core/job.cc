@@ -12,6 +12,7 @@
 #include "paceline/core/next_world.h"
 #include "paceline/core/slow/slow.h"
 #include "paceline/core/succession/former_worlds.h"
+#include "paceline/core/tasks/tasks.h"
 #include "paceline/core/turn.h"
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
@@ -69,9 +70,16 @@ void ForgiveStall(Turn& turn) {
                                       "; timers of nodes are extended by that time");
 }
 
+// Waiting for nodes, or with its tasks placed: Watch::settle_at counts.
+bool IsUnderWay(const JobState& state) {
+  return state.phase == Phase::kWaiting || state.phase == Phase::kTasks;
+}
+
 bool SettleOnce(Turn& turn) {
+  if (turn.state().spec.tasks.is_on() && IsUnderWay(turn.state())) return SettleTasks(turn);
   switch (turn.state().phase) {
     case Phase::kEmpty:
+    case Phase::kTasks:
     case Phase::kFinished: return false;
     case Phase::kWaiting: return NoteLeavers(turn) || FormWorld(turn);
     case Phase::kStopping: return NoteCheckpoints(turn) || NoteFinish(turn);
@@ -94,7 +102,7 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   if (!watch.journal_stalled_at.has_value()) {
     deadline = std::min(deadline, watch.check_all ? watch.last_step_at : watch.checks.first());
   }
-  if (state.phase == Phase::kWaiting) deadline = std::min(deadline, watch.settle_at);
+  if (IsUnderWay(state)) deadline = std::min(deadline, watch.settle_at);
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);
   if (state.phase != Phase::kStopping) deadline = std::min(deadline, watch.leave_at);
@@ -163,6 +171,7 @@ std::string Job::Pending() const {
                              " that were requested"
                        : text;
     }
+    case Phase::kTasks: return watch_.pending;
     case Phase::kStopping: return watch_.pending.empty() ? "stops" : watch_.pending;
     case Phase::kFinished: return "finished: " + state_.final_reason;
   }

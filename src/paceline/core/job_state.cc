@@ -5,6 +5,7 @@
 #include "paceline/base/check.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/succession/memo.h"
+#include "paceline/core/tasks/task_budget.h"
 #include "paceline/core/world/room.h"
 
 namespace paceline::core {
@@ -155,6 +156,7 @@ struct StateFolder {
   }
 
   void operator()(const RankFailed& fact) {
+    if (IsTask(fact.rank)) return FailTask(record, fact, &state);
     if (fact.explains) {
       LiftCharge(state);
       Charge(state, record.at, fact);
@@ -342,9 +344,16 @@ struct StateFolder {
     known = std::max(known, fact.incarnation);
   }
 
+  void operator()(const TasksPlaced& fact) {
+    PlaceTasks(record, fact, &state);
+    state.decision = PendingDecision{};
+    SetPhase(state, record, fact.tasks.empty() ? Phase::kWaiting : Phase::kTasks);
+  }
+
   // The job continues as after a world that ended, with the same seats. If it had failed, the user
   // has repaired the cause, so failures are counted from zero.
   void operator()(const JobResumed& fact) {
+    state.tasks.clear();
     state.only_stores = !fact.anew;
     if (fact.anew) {
       state.budget = BudgetState{};
@@ -390,7 +399,8 @@ std::string_view PhaseName(Phase phase) {
     case Phase::kEmpty: return "empty";
     case Phase::kWaiting: return "waiting";
     case Phase::kStarting: return "starting";
-    case Phase::kRunning: return "running";
+    case Phase::kRunning:
+    case Phase::kTasks: return "running";
     case Phase::kStopping: return "stopping";
     case Phase::kFinished: return "finished";
   }

@@ -28,7 +28,9 @@
 
 namespace paceline::core {
 
-enum class Phase { kEmpty, kWaiting, kStarting, kRunning, kStopping, kFinished };
+// kTasks: the tasks are placed. All other phases of a job with a world mean what they say; a job of
+// tasks has neither kStarting nor kRunning, which imply a world.
+enum class Phase { kEmpty, kWaiting, kStarting, kRunning, kTasks, kStopping, kFinished };
 std::string_view PhaseName(Phase phase);
 
 // The platform takes the node away soon.
@@ -105,6 +107,15 @@ struct BudgetState {
   bool operator==(const BudgetState&) const = default;
 };
 
+// A task of the job, and its own restart budget.
+struct TaskState {
+  Task task;
+  BudgetState budget;
+  Instant since;      // when its generation was placed
+  RecordSeq failure;  // RankFailed of its generation; 0: it has not failed
+  bool operator==(const TaskState&) const = default;
+};
+
 // Why the current or last world had to end; empty after a new one was formed.
 struct Incident {
   bool pending = false;
@@ -176,6 +187,8 @@ struct JobState {
   std::map<uint32_t, WishedNode> wished;  // by index
   std::vector<std::string> excluded;      // hosts, oldest first; at most Memo::kHostsMax
   std::optional<World> world;             // current or, between worlds, none
+  std::vector<TaskState> tasks;           // in the order of their ranks; empty: none is placed
+  RecordSeq tasks_seq;                    // TasksPlaced that placed them all
   World last_world;                       // seats to keep when the next one is formed
   Generation generation;                  // highest ever used, granted blocks included
   Generation solo_last;  // last generation of the block granted with the current world
@@ -261,10 +274,11 @@ struct NodeLink {
   Duration loop_delay;      // recent maximum, decaying
   bool awaits_starter = false;  // it received its order; its starter imports, and cannot fork yet
   Generation carried_out;       // generation of the assignment the agent last carried out
-  uint32_t store_port = 0;      // held for the next world; 0: none known
-  uint32_t used_port = 0;       // last given to a world, and
-  Generation used_in;           // to which one: an older report does not offer it again
-  std::string boot_id;          // of the connected agent, as the next five
+  std::vector<uint32_t> task_ports;  // held, by slot
+  uint32_t store_port = 0;           // held for the next world; 0: none known
+  uint32_t used_port = 0;            // last given to a world, and
+  Generation used_in;                // to which one: an older report does not offer it again
+  std::string boot_id;               // of the connected agent, as the next five
   std::string address;
   std::string host;  // its platform's name of it; "": not known
   uint32_t slots = 0;

@@ -12,6 +12,7 @@
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
 #include "paceline/core/recover/ladder.h"
+#include "paceline/core/world/membership.h"
 #include "paceline/core/world/ranks.h"
 
 namespace paceline::core {
@@ -23,20 +24,6 @@ using Status = NodeState::Status;
 // A survivor's broken connection may be reported before the failure that broke it. A job ends for
 // the cause, so an end waits for it this long.
 constexpr Duration kCauseWait = Duration::Seconds(1);
-
-// The number after all used ones. Only the nodes may know the newest worlds of the last term.
-Generation NextInTerm(Turn& turn) {
-  const JobState& state = turn.state();
-  if (state.term == 0) return state.generation.next();
-  uint64_t number = WorldNumber(state.generation);
-  for (const auto& [id, link] : turn.links()) {
-    number = std::max(number, WorldNumber(link.carried_out));
-    for (const auto& [local, rank] : link.ranks) {
-      number = std::max(number, WorldNumber(rank.generation));
-    }
-  }
-  return GenerationOf(state.term, number + 1);
-}
 
 // If a single node restarted itself and is single again, its next world takes the next number of
 // the node's own block. Only this node uses these numbers, whether the agent or the master takes
@@ -385,6 +372,19 @@ void NoteLostWork(const JobState& state, const Watch& watch, Instant now, WorldE
 }
 
 }  // namespace
+
+Generation NextInTerm(Turn& turn) {
+  const JobState& state = turn.state();
+  if (state.term == 0) return state.generation.next();
+  uint64_t number = WorldNumber(state.generation);
+  for (const auto& [id, link] : turn.links()) {
+    number = std::max(number, WorldNumber(link.carried_out));
+    for (const auto& [local, rank] : link.ranks) {
+      number = std::max(number, WorldNumber(rank.generation));
+    }
+  }
+  return GenerationOf(state.term, number + 1);
+}
 
 bool EndDoomedWorld(Turn& turn) {
   const JobState& state = turn.state();

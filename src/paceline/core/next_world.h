@@ -16,6 +16,9 @@ bool EndDoomedWorld(Turn& turn);
 // Forms the first or the next world, or records why it cannot.
 bool FormWorld(Turn& turn);
 
+// The number after all used ones. Only the nodes may know the newest worlds of the last term.
+Generation NextInTerm(Turn& turn);
+
 // Nodes that can be seated now, ordered by id.
 std::vector<Candidate> Candidates(Turn& turn);
 

@@ -16,6 +16,7 @@
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
 #include "paceline/model/rank_sample.h"
+#include "paceline/model/task.h"
 #include "paceline/model/world.h"
 
 namespace paceline::core {
@@ -254,6 +255,12 @@ struct WishChanged {  // a node that the platform started died before it registe
   uint32_t incarnation = 0;
   std::string reason;
 };
+// Where each task of the job runs from now on, and which ones are done. The whole picture each
+// time. Empty: no task may run, because all are placed anew.
+struct TasksPlaced {
+  std::vector<Task> tasks;  // in the order of their ranks
+  std::string reason;
+};
 struct JobResumed {  // a user started the ended job again
   std::string reason;
   bool anew = false;  // it had failed or was stopped: failures are counted anew
@@ -265,7 +272,7 @@ using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, Node
                           JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged,
                           CheckpointNotStored, JobResumed, HangJudged, WishChanged, NodeNoticed,
                           PastRemembered, RankSlow, RankNoLongerSlow, LossWentBad, ModelDescribed,
-                          ParallelPlanChosen, AgentReturned, HangEnded, SizeChosen>;
+                          ParallelPlanChosen, AgentReturned, HangEnded, SizeChosen, TasksPlaced>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

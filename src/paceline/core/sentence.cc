@@ -114,10 +114,11 @@ struct Teller {
     return fact.name + " " + fact.reason + " before it joined; the master requests it again.";
   }
   std::string operator()(const RankFailed& fact) const {
-    const std::string who = "rank " + ToString(fact.rank) + " on " + fact.node_name;
+    const std::string who = RankTitle(fact.rank) + " on " + fact.node_name;
     const std::string what = FailureText(fact.cause);
     std::string text = who + (TellsOfRank(what) ? " " + what : " failed: " + what);
-    text = WithStep(text, StepText(fact.step, fact.step_count));
+    const bool has_step = !IsTask(fact.rank) || fact.step >= 0 || fact.step_count > 0;
+    if (has_step) text = WithStep(text, StepText(fact.step, fact.step_count));
     if (fact.explains) text += "; that explains the failure before";
     if (!fact.charged && !fact.explains) text += " (not charged)";
     return text;
@@ -200,6 +201,7 @@ struct Teller {
     return refusal + fact.reason + "; " + MendingOf(fact.directory, fact.reason) +
            "; paceline tries again by itself";
   }
+  std::string operator()(const TasksPlaced& fact) const { return fact.reason; }
   std::string operator()(const JobResumed& fact) const { return fact.reason; }
   std::string operator()(const JobFinished& fact) const {
     return "the job has ended with exit code " + std::to_string(fact.exit_code) + ": " +
@@ -240,6 +242,7 @@ struct Namer {
   std::string_view operator()(const ModelDescribed&) const { return "model_described"; }
   std::string_view operator()(const ParallelPlanChosen&) const { return "parallel_plan_chosen"; }
   std::string_view operator()(const WishChanged&) const { return "wish_changed"; }
+  std::string_view operator()(const TasksPlaced&) const { return "tasks_placed"; }
   std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }
 };

@@ -5,6 +5,7 @@
 
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
+#include "paceline/core/tasks/tasks.h"
 
 namespace paceline::core {
 
@@ -18,7 +19,7 @@ constexpr Duration kKilledBefore = Duration::Milliseconds(500);
 bool ChangesAssignments(const Fact& fact) {
   return std::holds_alternative<WorldFormed>(fact) || std::holds_alternative<WorldEnded>(fact) ||
          std::holds_alternative<StopDecided>(fact) || std::holds_alternative<JobFinished>(fact) ||
-         std::holds_alternative<SoloRestarted>(fact);
+         std::holds_alternative<SoloRestarted>(fact) || std::holds_alternative<TasksPlaced>(fact);
 }
 
 // Facts that may change the wished nodes.
@@ -92,9 +93,11 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
     return assignment;
   }
   if (state.IsSeated(node)) return RunAssignment(state, *known);
+  if (const auto tasks = TaskAssignment(state, node)) return *tasks;
   assignment.kind = Assignment::Kind::kIdle;
   // A single node's block is above its world, and ranks of the block must end, too.
-  assignment.reason = state.world ? "spare" : state.waiting_for;
+  const bool trains = state.world.has_value() || !state.tasks.empty();
+  assignment.reason = trains ? "spare" : state.waiting_for;
   return assignment;
 }
 

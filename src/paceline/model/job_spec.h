@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/model/task.h"
 
 namespace paceline {
 
@@ -129,6 +130,7 @@ struct JobSpec {
   Duration hang_act_after;
   ScaleMode scale = ScaleMode::kAdvise;
   double efficiency_least = 0.6;  // speed that the last node must add, as a part of the first's
+  TaskSpec tasks;                 // instead of a world
   uint64_t seed = 0;              // of all random numbers in the core (jitter)
   Timers timers;
   Budgets budgets;

@@ -84,6 +84,8 @@ struct NodeReport {
   std::string host;         // its platform's name of the host; "": hosts cannot be chosen there
   uint32_t slots = 0;       // ranks it can hold (nproc per node)
   uint32_t store_port = 0;  // free port held for the next world's store
+  // A port held for each slot, in their order; only in a job of tasks.
+  std::vector<uint32_t> task_ports = {};
   uint32_t version_major = 0;
   uint32_t version_minor = 0;
   std::string job_id;             // of the job it was started for; "" from an older release

@@ -3,11 +3,13 @@
 // The world: the nodes that train together under one generation, and each node's assignment.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "paceline/base/instant.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/task.h"
 
 namespace paceline {
 
@@ -44,14 +46,15 @@ struct World {
 struct Assignment {
   enum class Kind {
     kIdle,  // hold no ranks; stay joined (spare, or waiting for a world)
-    kRun,   // run exactly the ranks below
+    kRun,   // run exactly the ranks below, or the tasks
     kStop,  // end all ranks with `signal`, then SIGKILL after `grace`; stay joined
     // The job has ended, or this node leaves it or is taken out: end all ranks as kStop does, then
     // exit with `exit_code`.
     kLeave,
   };
   Kind kind = Kind::kIdle;
-  Generation generation;  // kRun: of the world; else all ranks up to it must end
+  // kRun: of the world, or the newest of the node's tasks; else all ranks up to it must end.
+  Generation generation;
   uint32_t seat = 0;
   uint32_t seat_count = 0;
   uint32_t first_rank = 0;
@@ -59,6 +62,8 @@ struct Assignment {
   uint32_t world_size = 0;
   uint32_t restart_count = 0;
   StoreAddress store;
+  std::vector<Task> tasks;     // of this node, by slot; then there is no world
+  std::vector<Task> cluster;   // rank, host and port of every task of the job
   bool fresh_starter = false;  // rung "restart node's processes": use a new starter
   // A node that is the whole job may use these generations by itself while there is no master (0 …
   // 0 = none). Other agents never start a generation.
@@ -71,5 +76,16 @@ struct Assignment {
   std::string reason;    // the decision's sentence
   bool operator==(const Assignment&) const = default;
 };
+
+// What an assignment of the kind kRun wants in one slot.
+struct WantedRank {
+  uint32_t slot = 0;
+  Rank rank;
+  Generation generation;
+  bool operator==(const WantedRank&) const = default;
+};
+// By slot; none if the kind is not kRun.
+std::vector<WantedRank> WantedRanks(const Assignment& assignment);
+std::optional<WantedRank> WantedIn(const Assignment& assignment, uint32_t slot);
 
 }  // namespace paceline

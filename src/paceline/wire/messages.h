@@ -240,6 +240,20 @@ struct SizeStatus {
   bool operator==(const SizeStatus&) const = default;
 };
 
+// A task of a job that has no world.
+struct TaskStatus {
+  std::string name;  // "ps-1"
+  std::string node;
+  std::string state;  // starting, running, failed, done, ended
+  uint32_t restarts = 0;
+  Duration age;  // since its present process was ordered
+  uint64_t generation = 0;
+  std::string address;  // host:port
+  int32_t pid = 0;      // 0: none is known
+  std::string note;     // of a failed task: how it failed
+  bool operator==(const TaskStatus&) const = default;
+};
+
 struct JobStatus {
   std::string job_id;
   std::string name;
@@ -269,6 +283,7 @@ struct JobStatus {
   PlanStatus plan;
   std::optional<HangStatus> hang;  // none: no hang is suspected
   SizeStatus size;
+  std::vector<TaskStatus> tasks;  // in the order of their ranks; empty: the job has a world
   bool operator==(const JobStatus&) const = default;
 };
 

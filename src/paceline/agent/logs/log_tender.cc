@@ -1,6 +1,7 @@
 #include "paceline/agent/logs/log_tender.h"
 
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "paceline/agent/socket/reactor.h"
@@ -27,7 +28,11 @@ bool LogTender::Begin(Round round) {
 
 void LogTender::Tend(const Round& round) {
   logs_.Trim(round.generation);
-  logs_.KeepTotal(round.generation);
+  std::set<uint64_t> in_use;
+  for (const LoggedRank& rank : round.ranks) in_use.insert(rank.generation);
+  // Tasks have generations of their own.
+  for (const uint64_t generation : in_use) logs_.Trim(generation);
+  logs_.KeepTotal(round.generation, in_use);
   ReserveErrorRoom(error_dir_);
   const auto full = disk_.Look(MonotonicNow(), DiskWatch::FreeBytes(logs_.directory()));
   if (!full.has_value()) return;

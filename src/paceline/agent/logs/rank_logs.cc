@@ -15,6 +15,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
+#include "paceline/model/task.h"
 
 namespace paceline::agent {
 namespace {
@@ -90,23 +91,23 @@ std::string RankLogs::GenerationDir(uint64_t generation) const {
 }
 
 std::string RankLogs::StdoutPath(uint64_t generation, uint32_t rank) const {
-  return Concat(GenerationDir(generation), "/rank", rank, ".out");
+  return Concat(GenerationDir(generation), "/", LogStem(Rank(rank)), ".out");
 }
 
 std::string RankLogs::StderrPath(uint64_t generation, uint32_t rank) const {
-  return Concat(GenerationDir(generation), "/rank", rank, ".err");
+  return Concat(GenerationDir(generation), "/", LogStem(Rank(rank)), ".err");
 }
 
-void RankLogs::OpenGeneration(uint64_t generation) {
+void RankLogs::OpenGeneration(uint64_t generation, const std::set<uint64_t>& in_use) {
   MakeDirs(GenerationDir(generation), 0700).IgnoreError();
   std::vector<uint64_t> older = GenerationsOf(log_dir_);
   older.erase(std::lower_bound(older.begin(), older.end(), generation), older.end());
   if (!older.empty()) Trim(older.back());
   // The first generation stays, because it shows how the job began.
   for (size_t i = 1; i + retention_.generations_kept < older.size() + 1; ++i) {
-    RemoveGenerationDir(GenerationDir(older[i]));
+    if (!in_use.contains(older[i])) RemoveGenerationDir(GenerationDir(older[i]));
   }
-  KeepTotal(generation);
+  KeepTotal(generation, in_use);
 }
 
 void RankLogs::Note(uint64_t generation, uint32_t rank, const std::string& line) const {
@@ -122,7 +123,7 @@ void RankLogs::Trim(uint64_t generation) const {
   }
 }
 
-void RankLogs::KeepTotal(uint64_t generation) const {
+void RankLogs::KeepTotal(uint64_t generation, const std::set<uint64_t>& in_use) const {
   if (retention_.total_bytes == 0) return;
   struct Old {
     uint64_t generation;
@@ -151,7 +152,7 @@ void RankLogs::KeepTotal(uint64_t generation) const {
   for (const Old& one : old) {
     if (total <= retention_.total_bytes) return;
     total -= one.bytes;
-    if (one.dir.starts_with(own)) RemoveGenerationDir(one.dir);
+    if (one.dir.starts_with(own) && !in_use.contains(one.generation)) RemoveGenerationDir(one.dir);
   }
 }
 

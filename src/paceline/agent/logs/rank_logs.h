@@ -12,6 +12,7 @@
 // same list and deletes its own part.
 
 #include <cstdint>
+#include <set>
 #include <string>
 
 namespace paceline::agent {
@@ -34,13 +35,13 @@ class RankLogs {
   // Appends a line to a rank's stderr.
   void Note(uint64_t generation, uint32_t rank, const std::string& line) const;
   // Makes the log directory of a new world, trims the earlier world's logs, and deletes directories
-  // of old worlds.
-  void OpenGeneration(uint64_t generation);
+  // of old worlds. `in_use`: generations of living tasks, which may be old and stay.
+  void OpenGeneration(uint64_t generation, const std::set<uint64_t>& in_use = {});
   // Punches out the middle of each file of this generation that is too long. Cheap: one stat a
   // file.
   void Trim(uint64_t generation) const;
-  // Deletes this node's part of the excess, but never this generation.
-  void KeepTotal(uint64_t generation) const;
+  // Deletes this node's part of the excess, but never this generation nor those in use.
+  void KeepTotal(uint64_t generation, const std::set<uint64_t>& in_use = {}) const;
 
  private:
   std::string GenerationDir(uint64_t generation) const;

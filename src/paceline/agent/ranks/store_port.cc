@@ -70,6 +70,15 @@ void StorePort::Lend() {
   ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 }
 
+absl::Status StorePort::HoldExactly(uint16_t port) {
+  if (socket_.is_open() && port_ == port) return absl::OkStatus();
+  Fd bound = BindPort(port);
+  if (!bound.is_open()) return absl::UnavailableError(Concat("port ", port, " is taken"));
+  socket_ = std::move(bound);
+  port_ = port;
+  return absl::OkStatus();
+}
+
 absl::Status StorePort::Hold() {
   const PortRange range = OutsideEphemeral();
   for (uint32_t tried = 0; tried < range.count; ++tried) {

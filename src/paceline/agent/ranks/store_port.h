@@ -21,6 +21,8 @@ class StorePort {
 
   // Binds a new port, never the one held before. RESOURCE_EXHAUSTED: all are taken.
   absl::Status Hold();
+  // Binds this port. UNAVAILABLE: another socket has it.
+  absl::Status HoldExactly(uint16_t port);
   void Release() { socket_.Close(); }
   // Keeps the port but allows a socket with SO_REUSEADDR to listen on it, so the port is never
   // free. For our own programs; a script's store may not set that option.

@@ -131,6 +131,7 @@ std::string StarterKey(const LaunchSpec& launch, const Environment& base) {
   digest.Add(ReadText("/proc/self/cgroup", kProcBytesMax));
   digest.Add(Concat(static_cast<int>(launch.entry), ":", AbsoluteTarget(launch)));
   digest.Add(JoinWith(launch.preload, ","));
+  if (!launch.warm) digest.Add("cold");
   for (const auto& [name, value] : JobEnvironment(launch, base)) {
     if (IsIgnored(name)) continue;
     digest.Add(name);
@@ -162,9 +163,10 @@ StarterPlace PlaceOfStarter(const LaunchSpec& launch, const Environment& base,
                 Concat(dir, "/info.json"),
                 "--keep-warm",
                 NumberText(launch.keep_warm.ToSecondsF())};
-  if (launch.entry == EntryKind::kScript) {
+  // Without warm starts it would load the script's modules for nobody.
+  if (launch.warm && launch.entry == EntryKind::kScript) {
     place.argv.insert(place.argv.end(), {"--entry", AbsoluteTarget(launch)});
-  } else if (launch.entry == EntryKind::kModule) {
+  } else if (launch.warm && launch.entry == EntryKind::kModule) {
     place.argv.insert(place.argv.end(), {"--entry-module", launch.target});
   }
   if (!launch.preload.empty()) {

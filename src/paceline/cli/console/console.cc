@@ -15,6 +15,7 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/model/task.h"
 
 namespace paceline::cli {
 namespace {
@@ -63,7 +64,7 @@ std::string FillPrefixTemplate(const std::string& pattern, const PrefixNames& na
   std::string text = pattern;
   ReplaceName(&text, "role_name", names.role_name);
   ReplaceName(&text, "local_rank", Concat(names.local_rank));
-  ReplaceName(&text, "rank", Concat(names.rank));
+  ReplaceName(&text, "rank", RankName(Rank(names.rank)));
   ReplaceName(&text, "hostname", names.hostname);
   return text;
 }
@@ -195,7 +196,8 @@ void Console::CopyFiltered(const RankLine& line) const {
   const std::string path =
       Concat(options_.log_root, line.is_stderr ? "/filtered_stderr.log" : "/filtered_stdout.log");
   const Fd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
-  if (fd.is_open()) WriteAll(fd.get(), Concat("[", line.rank, "]: ", line.text, "\n"));
+  if (fd.is_open())
+    WriteAll(fd.get(), Concat("[", RankName(Rank(line.rank)), "]: ", line.text, "\n"));
 }
 
 void Console::TakeLine(RankLine line) {
@@ -246,7 +248,7 @@ std::string Console::Prefix(const FoldedLine& folded) const {
         options_.spec.line_prefix_template,
         {options_.role, line.rank, line.rank % std::max(1u, options_.nproc_per_node), line.node});
   }
-  std::string prefix = Concat(line.node, ":", line.rank, "|");
+  std::string prefix = Concat(line.node, ":", RankName(Rank(line.rank)), "|");
   if (folded.ranks > 1) prefix = Concat(prefix, " ×", folded.ranks, " ranks |");
   if (options_.use_color) prefix = Concat("\x1b[", ColorOf(line.node), "m", prefix, "\x1b[0m");
   return prefix + " ";

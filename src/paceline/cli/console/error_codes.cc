@@ -311,6 +311,14 @@ constexpr ErrorCode kCodes[] = {
      "The drills' job trains with torch over gloo, and needs a folder of its own in /tmp. The "
      "message says what is missing."},
 
+    {"PL-E140", "the tasks of the job are not possible", kExitUsage,
+     "`paceline run --tf --workers N --ps M` starts a TensorFlow job by TF_CONFIG: tasks that "
+     "restart alone, without a world. The number of nodes is fixed, each node has a slot for each "
+     "of its tasks, and no platform (Kubernetes, Ray) starts such jobs yet."},
+    {"PL-E141", "the job has no tasks", kExitFindings,
+     "`paceline tasks` lists the tasks of a job that was started with --tf. A job with a world has "
+     "ranks: `paceline status` lists its nodes."},
+
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, and the master needs one per agent. Raise the "
      "limit: `ulimit -n 65536`."},

@@ -144,6 +144,8 @@ void Narrator::Take(const wire::JobEvent& event) {
   if (event.kind == "world_formed") {
     ++story_.worlds;
     story_.root.reset();
+  } else if (event.kind == "tasks_placed") {
+    story_.root.reset();
   } else if (event.kind == "job_resumed") {
     story_ = Story{.not_stored = story_.not_stored};
   } else if (event.kind == "rank_failed") {
@@ -203,7 +205,8 @@ void Narrator::Tell(const wire::JobEvent& event) {
 
 // Folds the traces of a world whose end no rank has caused by itself, or whose cause stays unknown.
 void Narrator::FoldTraces(const wire::JobEvent& event) {
-  const bool is_decided = event.kind == "world_formed" || event.kind == "stop_decided";
+  const bool is_decided =
+      event.kind == "world_formed" || event.kind == "tasks_placed" || event.kind == "stop_decided";
   if (is_decided && broken_.has_value()) {
     console_.Blame(broken_->first, broken_->second);
     broken_.reset();

@@ -9,6 +9,7 @@
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/entry.h"
 #include "paceline/cli/run/interpreter.h"
+#include "paceline/cli/run/task_shape.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/wire/codec/judge.h"
 
@@ -135,7 +136,7 @@ class RequestMaker {
     spec.seed = static_cast<uint64_t>(settings_.Integer("job.seed"));
     spec.only_tells_hangs = settings_.Text("hang.act") == "tell";
     if (settings_.IsSet("hang.act_after")) spec.hang_act_after = settings_.Time("hang.act_after");
-    return std::nullopt;
+    return TakeTasks(line_, settings_, &request_);
   }
 
   Check TakeRanks() {
@@ -433,7 +434,8 @@ class RequestMaker {
     launch.notify_command = settings_.List("notify.command");
     launch.notify_timeout = settings_.Time("notify.timeout");
     launch.keep_warm = settings_.Time("launch.keep_warm");
-    launch.warm = settings_.OnOff("launch.warm");
+    // TensorFlow starts threads when it is imported, so no task is a fork of a process that did.
+    launch.warm = settings_.OnOff("launch.warm") && !request_.spec.tasks.is_on();
     launch.numa_binding = settings_.Text("launch.numa_binding");
     launch.virtual_local_rank = settings_.OnOff("launch.virtual_local_rank");
     if (settings_.IsSet("launch.omp_threads")) {

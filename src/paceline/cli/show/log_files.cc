@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <optional>
 #include <tuple>
@@ -14,6 +15,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/task.h"
 #include "paceline/wire/codec/spec_file.h"
 
 namespace paceline::cli {
@@ -39,14 +41,14 @@ std::vector<std::string> Entries(const std::string& path, int follow = O_NOFOLLO
   return names;
 }
 
-// "rank3.out" as a log file; false for any other name.
+// "rank3.out" or "ps-1.out" as a log file; false for any other name.
 bool ReadName(const std::string& name, LogFile* file) {
   const size_t point = name.rfind('.');
-  if (!name.starts_with("rank") || point == std::string::npos || point <= 4) return false;
+  if (point == std::string::npos) return false;
   const std::string kind = name.substr(point + 1);
-  const auto rank = ParseInteger(name.substr(4, point - 4));
-  if (!rank || *rank < 0 || (kind != "out" && kind != "err")) return false;
-  file->rank = *rank;
+  const std::optional<Rank> rank = RankOfLogStem(name.substr(0, point));
+  if (!rank || (kind != "out" && kind != "err")) return false;
+  file->rank = rank->value();
   file->is_error = kind == "err";
   return true;
 }
@@ -110,9 +112,16 @@ std::vector<LogFile> FindLogFiles(const std::string& root, const LogSelection& s
     }
   }
   if (selection.generation < 0 && selection.is_newest_only) {
-    int64_t newest = -1;
-    for (const LogFile& file : files) newest = std::max(newest, file.generation);
-    std::erase_if(files, [&](const LogFile& file) { return file.generation != newest; });
+    // Of a world, or of each task, which has a generation of its own.
+    const auto key = [](const LogFile& file) {
+      return IsTask(Rank(static_cast<uint32_t>(file.rank))) ? file.rank : 0;
+    };
+    std::map<int64_t, int64_t> newest;
+    for (const LogFile& file : files) {
+      int64_t& known = newest[key(file)];
+      known = std::max(known, file.generation);
+    }
+    std::erase_if(files, [&](const LogFile& file) { return file.generation != newest[key(file)]; });
   }
   std::sort(files.begin(), files.end(), [](const LogFile& a, const LogFile& b) {
     return std::tie(a.node, a.generation, a.rank, a.is_error) <

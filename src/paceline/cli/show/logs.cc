@@ -14,6 +14,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/show/log_files.h"
+#include "paceline/model/task.h"
 
 namespace paceline::cli {
 namespace {
@@ -29,6 +30,7 @@ constexpr Flag kLogsFlags[] = {
      .metavar = "N",
      .help = "only this rank",
      .minimum = 0},
+    {.dest = "task", .spellings = {"--task"}, .metavar = "NAME", .help = "only this task: ps-1"},
     {.dest = "generation",
      .spellings = {"--generation"},
      .kind = FlagKind::kInteger,
@@ -52,6 +54,9 @@ LogSelection SelectionOf(const ParsedLine& line) {
   LogSelection selection;
   selection.node = line.Text("node");
   selection.rank = line.Number("rank", -1);
+  // A text that is no name of a task selects nothing, and the error says what there is.
+  const std::string task = line.Text("task");
+  if (!task.empty()) selection.rank = TaskOfName(task).value_or(Rank(UINT32_MAX)).value();
   selection.generation = line.Number("generation", -1);
   selection.errors_only = line.Has("errors");
   return selection;
@@ -69,7 +74,8 @@ void PrintLine(Output& out, const LogFile& file, std::string_view text) {
     out.DataLine(PrintJson(json));
     return;
   }
-  const std::string prefix = Visible(file.node) + ":" + std::to_string(file.rank) + "| ";
+  const std::string prefix =
+      Visible(file.node) + ":" + RankName(Rank(static_cast<uint32_t>(file.rank))) + "| ";
   out.Data(out.Painted(file.is_error ? Paint::kRed : Paint::kCyan, prefix));
   out.DataLine(Visible(text));
 }
@@ -117,8 +123,14 @@ class Follower {
   std::map<std::string, uint64_t> offsets_;  // by path
 };
 
-// "0 to 3", or "0, 2, 5".
+// "0 to 3", or "0, 2, 5"; of tasks "chief-0, ps-0".
 std::string NumbersText(const std::set<int64_t>& numbers) {
+  std::string names;
+  for (const int64_t number : numbers) {
+    const Rank rank(static_cast<uint32_t>(number));
+    if (IsTask(rank)) Append(&names, names.empty() ? "" : ", ", RankName(rank));
+  }
+  if (!names.empty()) return names;
   const bool is_range = numbers.size() > 2 && *numbers.rbegin() - *numbers.begin() + 1 ==
                                                   static_cast<int64_t>(numbers.size());
   if (is_range) return Concat(*numbers.begin(), " to ", *numbers.rbegin());
@@ -148,7 +160,8 @@ Check NoSuchLog(const std::string& root, const LogSelection& asked) {
   if (!asked.node.empty() && !nodes.contains(asked.node)) {
     problem.what = Concat("there is no node ", Visible(asked.node));
   } else if (asked.rank >= 0 && !ranks.contains(asked.rank)) {
-    problem.what = Concat("there is no rank ", asked.rank);
+    const Rank rank(static_cast<uint32_t>(asked.rank));
+    problem.what = IsTask(rank) ? "there is no such task" : Concat("there is no rank ", asked.rank);
   } else if (asked.generation >= 0 && !generations.contains(asked.generation)) {
     problem.what = Concat("there is no generation ", asked.generation);
   }

@@ -9,10 +9,12 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
+#include "paceline/model/task.h"
 
 namespace paceline::cli {
 namespace {
@@ -39,12 +41,11 @@ int64_t BeginOfLastLine(int fd) {
 }  // namespace
 
 std::optional<std::pair<uint32_t, bool>> ParseRankFile(std::string_view name) {
-  if (!TakePrefix(&name, "rank")) return std::nullopt;
   const bool is_stderr = name.ends_with(".err");
   if (!is_stderr && !name.ends_with(".out")) return std::nullopt;
-  const auto rank = ParseWhole<uint32_t>(name.substr(0, name.size() - 4));
+  const std::optional<Rank> rank = RankOfLogStem(name.substr(0, name.size() - 4));
   if (!rank.has_value()) return std::nullopt;
-  return std::pair{*rank, is_stderr};
+  return std::pair{rank->value(), is_stderr};
 }
 
 absl::StatusOr<std::unique_ptr<RankTail>> RankTail::Start(agent::Reactor& reactor,
@@ -94,11 +95,19 @@ void RankTail::FoundGeneration(const Directory& parent, uint64_t generation, boo
   if (watch < 0) return;
   generations.followed[generation] = watch;
   while (generations.followed.size() > kFollowedMax) {
-    const auto oldest = generations.followed.begin();
+    const auto oldest = std::find_if(
+        generations.followed.begin(), std::prev(generations.followed.end(), kFollowedMax),
+        [&](const auto& one) { return !IsNewestOfATask(generations, one.first); });
+    if (oldest == std::prev(generations.followed.end(), kFollowedMax)) return;
     generations.dropped = oldest->first;
     ::inotify_rm_watch(notify_.get(), oldest->second);
     Drop(oldest->second);
   }
+}
+
+bool RankTail::IsNewestOfATask(const Generations& generations, uint64_t generation) {
+  return std::any_of(generations.newest_of_task.begin(), generations.newest_of_task.end(),
+                     [&](const auto& one) { return one.second == generation; });
 }
 
 // Reads the folder's files to their ends and forgets them.
@@ -125,6 +134,10 @@ void RankTail::FoundEntry(const Directory& directory, const std::string& name, b
   }
   const auto rank = ParseRankFile(name);
   if (!rank.has_value()) return;
+  if (IsTask(Rank(rank->first))) {
+    uint64_t& newest = generations_[directory.node].newest_of_task[rank->first];
+    newest = std::max(newest, *directory.generation);
+  }
   const std::string path = Concat(directory.path, "/", name);
   auto [entry, is_new] = files_.try_emplace(path);
   File& file = entry->second;

@@ -56,13 +56,16 @@ class RankTail {
   // The followed directories of one node.
   struct Generations {
     std::map<uint64_t, int> followed;  // generation to watch
-    uint64_t dropped = 0;              // this one and all before it
+    uint64_t dropped = 0;              // this one and those before it that are not followed
+    // Tasks have generations of their own: an old one may be the newest of a task that lives.
+    std::map<uint32_t, uint64_t> newest_of_task;
   };
 
   RankTail(agent::Reactor& reactor, Take take) : reactor_(reactor), take_(std::move(take)) {}
   // Returns the watch, or -1.
   int WatchDirectory(const Directory& directory, bool from_start);
   void FoundGeneration(const Directory& parent, uint64_t generation, bool from_start);
+  static bool IsNewestOfATask(const Generations& generations, uint64_t generation);
   void Drop(int watch);
   void FoundEntry(const Directory& directory, const std::string& name, bool from_start);
   void OnNotify();
@@ -78,7 +81,8 @@ class RankTail {
   std::map<std::string, Generations> generations_;  // by node
 };
 
-// "rank12.err" as (12, true); nothing for any other name.
+// "rank12.err" as (12, true), and "ps-1.out" as (the rank of that task, false); nothing for any
+// other name.
 std::optional<std::pair<uint32_t, bool>> ParseRankFile(std::string_view name);
 
 }  // namespace paceline::cli

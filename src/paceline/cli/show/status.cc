@@ -14,6 +14,7 @@
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/job/silent_master.h"
 #include "paceline/cli/show/node_note.h"
+#include "paceline/model/task.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {
@@ -44,6 +45,14 @@ std::string NodeState(const wire::NodeStatus& node, bool has_master, bool is_ove
   return has_master && is_member && !node.connected ? node.state + " (away)" : node.state;
 }
 
+// "0-3"; of a node with tasks "chief-0, ps-0".
+std::string RanksText(const std::vector<uint32_t>& ranks) {
+  if (ranks.empty() || !IsTask(Rank(ranks.front()))) return RankRanges(ranks);
+  std::string text;
+  for (const uint32_t rank : ranks) text += (text.empty() ? "" : ", ") + RankName(Rank(rank));
+  return text;
+}
+
 void PrintNodes(Output& out, const wire::JobStatus& status) {
   std::vector<std::vector<std::string>> rows = {
       {"NODE", "STATE", "AGENT", "RANKS", "STEP", "NOTE"}};
@@ -60,7 +69,7 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
     }
     rows.push_back(
         {Visible(node.name), NodeState(node, has_master, is_over),
-         node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RankRanges(ranks),
+         node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RanksText(ranks),
          step < 0 && steps_of_world > 0 ? Concat(steps_of_world, " in this world") : StepText(step),
          NodeNote(node, status)});
   }
@@ -126,9 +135,10 @@ void Print(Output& out, const wire::JobStatus& status, const std::string& silenc
   if (!silence.empty()) out.DataLine("  " + out.Painted(Paint::kYellow, silence));
   const std::string when = silence.empty() ? "  " : "  before that: ";
   if (!sentence.empty()) out.DataLine(ClipTo(when + Visible(sentence), out.width()));
-  std::string facts = "  goodput " + Percent(status.goodput) + "  restarts " +
-                      std::to_string(status.restart_count) + "  failures " +
-                      std::to_string(status.failures);
+  // No step of a task is counted, so no time of it is known to be useful.
+  std::string facts = status.tasks.empty() ? "  goodput " + Percent(status.goodput) : "";
+  facts += "  restarts " + std::to_string(status.restart_count) + "  failures " +
+           std::to_string(status.failures);
   if (status.exit_code.has_value()) facts += "  exit code " + std::to_string(*status.exit_code);
   if (status.phase != "finished") {
     facts += status.master_pid > 0 ? "  master " + std::to_string(status.master_pid)

@@ -4,6 +4,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/core/finish.h"
+#include "paceline/core/node/order.h"
 #include "paceline/core/signal_number.h"
 
 namespace paceline::core {
@@ -17,17 +18,6 @@ constexpr uint32_t kSoloFailuresMax = 3;
 
 using Kind = Assignment::Kind;
 using State = RankReport::State;
-
-// Within one generation, later phases of a job win.
-int Precedence(Kind kind) {
-  switch (kind) {
-    case Kind::kRun: return 0;
-    case Kind::kIdle: return 1;
-    case Kind::kStop: return 2;
-    case Kind::kLeave: return 3;
-  }
-  return 0;
-}
 
 }  // namespace
 
@@ -175,7 +165,8 @@ class AgentTurn {
     if (!same) m_.fresh_asked_ = false;
     for (auto& [local, slot] : m_.slots_) {
       const bool waits_for_a_try = slot.spawn_failures > 0 && slot.Lacks(slot.spawning_generation);
-      const bool is_over = !same || next.kind != Kind::kRun;
+      const std::optional<WantedRank> wanted = WantedIn(next, local);
+      const bool is_over = !wanted || wanted->generation != slot.spawning_generation;
       if (is_over && waits_for_a_try)
         TellNotStarted(local, slot, "the master has withdrawn it", true);
       if (is_over) slot.spawn_failures = 0;
@@ -204,9 +195,9 @@ class AgentTurn {
   }
 
   void SpawnDidFail(uint32_t local, Slot& slot, const std::string& why) {
-    const Assignment& assignment = m_.assignment_;
-    const bool wanted = assignment.kind == Kind::kRun && !m_.leaving_ &&
-                        slot.spawning_generation == assignment.generation;
+    const std::optional<WantedRank> order = WantedIn(m_.assignment_, local);
+    const bool wanted =
+        order.has_value() && !m_.leaving_ && slot.spawning_generation == order->generation;
     const bool tries_again = wanted && ++slot.spawn_failures < kSpawnFailuresMax;
     // The port was released for this start. Without a new one no later world could be formed here.
     if (!tries_again && m_.held_port_ == 0) Do(HoldStorePort{});
@@ -229,20 +220,19 @@ class AgentTurn {
     Do(ReportRankExit{rank});
   }
 
-  void BeginSpawn(uint32_t local, Slot& slot) {
-    slot.spawning_generation = m_.assignment_.generation;
-    slot.spawning_rank = Rank(m_.assignment_.first_rank + local);
+  static void BeginSpawn(const WantedRank& wanted, Slot& slot) {
+    slot.spawning_generation = wanted.generation;
+    slot.spawning_rank = wanted.rank;
   }
 
   // Without a starter, the ranks that wait for it fail, as after a failed start.
   void MissStarter(const std::string& why) {
-    const Assignment& assignment = m_.assignment_;
-    if (assignment.kind != Kind::kRun || m_.leaving_) return;
-    for (uint32_t local = 0; local < assignment.rank_count; ++local) {
-      Slot& slot = m_.slots_[local];
-      if (!slot.Lacks(assignment.generation)) continue;
-      BeginSpawn(local, slot);
-      SpawnDidFail(local, slot, why);
+    if (m_.leaving_) return;
+    for (const WantedRank& wanted : WantedRanks(m_.assignment_)) {
+      Slot& slot = m_.slots_[wanted.slot];
+      if (!slot.Lacks(wanted.generation)) continue;
+      BeginSpawn(wanted, slot);
+      SpawnDidFail(wanted.slot, slot, why);
     }
   }
 
@@ -287,7 +277,8 @@ class AgentTurn {
   // Without a master, a node with a block of generations restarts its own world.
   void GoOnAlone() {
     Assignment& mine = m_.assignment_;
-    if (m_.leaving_ || mine.kind != Kind::kRun || mine.rank_count != mine.world_size) return;
+    const bool is_whole = mine.rank_count == mine.world_size && mine.tasks.empty();
+    if (m_.leaving_ || mine.kind != Kind::kRun || !is_whole) return;
     const Slot* failed = nullptr;
     for (const auto& [local, slot] : m_.slots_) {
       const bool ended =
@@ -372,7 +363,8 @@ class AgentTurn {
     const Assignment& assignment = m_.assignment_;
     if (Ending()) return false;
     if (assignment.kind == Kind::kIdle) return generation > assignment.generation;
-    return generation == assignment.generation && local < assignment.rank_count;
+    const std::optional<WantedRank> wanted = WantedIn(assignment, local);
+    return wanted.has_value() && generation == wanted->generation;
   }
 
   bool IsWanted(uint32_t local, const Slot& slot) const {
@@ -407,13 +399,13 @@ class AgentTurn {
     const Assignment& assignment = m_.assignment_;
     bool complete = true;
     bool missing = false;
-    for (uint32_t local = 0; local < assignment.rank_count; ++local) {
-      const Slot& slot = m_.slots_[local];
-      if (!slot.IsOf(assignment.generation)) complete = false;
+    for (const WantedRank& wanted : WantedRanks(assignment)) {
+      const Slot& slot = m_.slots_[wanted.slot];
+      if (!slot.IsOf(wanted.generation)) complete = false;
       // A starter that is being replaced may never answer.
       const bool is_stale =
-          slot.spawning && slot.spawning_generation != assignment.generation && IsFreshDue();
-      if (slot.Lacks(assignment.generation) || is_stale) missing = true;
+          slot.spawning && slot.spawning_generation != wanted.generation && IsFreshDue();
+      if (slot.Lacks(wanted.generation) || is_stale) missing = true;
     }
     for (const auto& [local, slot] : m_.slots_) {
       if (slot.alive && !IsWanted(local, slot)) complete = false;
@@ -438,16 +430,16 @@ class AgentTurn {
       m_.starter_asked_ = true;
       return;
     }
-    for (uint32_t local = 0; local < assignment.rank_count; ++local) {
-      Slot& slot = m_.slots_[local];
-      if (!slot.Lacks(assignment.generation)) continue;
-      BeginSpawn(local, slot);
+    for (const WantedRank& wanted : WantedRanks(assignment)) {
+      Slot& slot = m_.slots_[wanted.slot];
+      if (!slot.Lacks(wanted.generation)) continue;
+      BeginSpawn(wanted, slot);
       slot.spawning = true;
       if (slot.spawning_rank.value() == 0) {
         Do(ReleaseStorePort{});
         m_.held_port_ = 0;
       }
-      Do(SpawnRank{local, slot.spawning_rank, assignment});
+      Do(SpawnRank{wanted.slot, wanted.rank, OrderFor(assignment, wanted)});
     }
   }
 

@@ -239,6 +239,9 @@ void Cluster::Connect(const std::string& name, uint64_t life) {
   report.address = node.name + ".host";
   report.slots = node.slots;
   report.store_port = node.port;
+  for (uint32_t i = 0; spec_.tasks.is_on() && i < node.slots; ++i) {
+    report.task_ports.push_back(40'000 + i);
+  }
   report.version_major = kVersionMajor;
   report.version_minor = kVersionMinor;
   report.generation = node.agent->carried_out();

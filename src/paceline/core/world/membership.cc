@@ -9,6 +9,7 @@
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
 #include "paceline/core/succession/former_worlds.h"
+#include "paceline/core/tasks/tasks.h"
 #include "paceline/core/world/name_contest.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world/wish.h"
@@ -257,6 +258,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.address = report.address;
   link.host = report.host;
   link.slots = report.slots;
+  link.task_ports = report.task_ports;
   link.agent_incarnation = report.agent_incarnation;
   link.incarnation = report.incarnation;
   link.agent_pid = report.agent_pid;
@@ -376,6 +378,7 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
   const uint64_t former_agent = turn.Link(id).agent_incarnation;
   Admit(turn, id, event);
   TakeWholeTruth(turn, id, report);
+  NoteVanishedTasks(turn, id, report.generation);
   if (leaving) return;
   NoteReturn(turn, id, former_agent);
   WelcomeBack(turn, id);

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "paceline/base/mark.h"
+#include "paceline/base/text.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/slow/slow.h"
 

@@ -38,6 +38,7 @@ std::string WhyNotSize(const JobState& state, uint32_t nodes, Room* room) {
   if (state.phase == Phase::kEmpty) return "no job was submitted yet";
   if (state.phase == Phase::kStopping) return "the job stops";
   if (state.phase == Phase::kFinished) return "the job has ended";
+  if (spec.tasks.is_on()) return "it is a job of tasks, whose cluster is static";
   if (nodes < spec.nodes_min || nodes > spec.nodes_max) {
     return "the job was started with --nnodes " + std::to_string(spec.nodes_min) + ":" +
            std::to_string(spec.nodes_max);

@@ -88,6 +88,7 @@ struct Filler {
   void operator()(const core::RankFailed& fact) {
     event.node = names.Of(fact.node);
     event.rank = fact.rank.value();
+    if (IsTask(fact.rank)) Detail("task", RankName(fact.rank));
     event.generation = fact.generation.value();
     Step(fact.step);
     Detail("how", std::string(KindName(fact.cause.kind)));
@@ -186,6 +187,16 @@ struct Filler {
     Detail("directory", fact.directory);
     Detail("reason", fact.reason);
     Detail("final", YesNo(fact.is_final));
+  }
+  void operator()(const core::TasksPlaced& fact) {
+    Detail("reason", fact.reason);
+    for (const Task& task : fact.tasks) {
+      Detail(RankName(task.rank).c_str(),
+             names.Of(task.node) + " slot " + std::to_string(task.slot) + ", generation " +
+                 std::to_string(WorldNumber(task.generation)) + ", " + task.host + ":" +
+                 std::to_string(task.port) + ", restarts " + std::to_string(task.restarts) +
+                 (task.is_done ? ", done" : ""));
+    }
   }
   void operator()(const core::WishChanged& fact) {
     event.node = fact.name;

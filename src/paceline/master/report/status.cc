@@ -5,6 +5,7 @@
 #include "paceline/base/text.h"
 #include "paceline/core/world_count.h"
 #include "paceline/diagnose/slow.h"
+#include "paceline/master/report/task_status.h"
 
 namespace paceline::master {
 namespace {
@@ -178,6 +179,17 @@ wire::SizeStatus SizeOf(const core::Job& job, Instant now, const HostView& host)
   return size;
 }
 
+void AddSlow(const core::JobState& state, wire::JobStatus* status) {
+  for (const SlowFinding& finding : state.slow) {
+    wire::SlowStatus& slow = status->slow.emplace_back();
+    for (const Rank rank : finding.ranks) slow.ranks.push_back(rank.value());
+    slow.sentence = diagnose::SlowSentence(finding);
+    slow.excess = finding.excess;
+    slow.cost = finding.cost;
+    slow.is_data = finding.is_data;
+  }
+}
+
 }  // namespace
 
 int64_t StepsLeft(const core::Job& job) {
@@ -228,14 +240,7 @@ wire::JobStatus MakeJobBrief(const core::Job& job, Instant now, const HostView& 
   }
   status.excluded_hosts = state.excluded;
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
-  for (const SlowFinding& finding : state.slow) {
-    wire::SlowStatus& slow = status.slow.emplace_back();
-    for (const Rank rank : finding.ranks) slow.ranks.push_back(rank.value());
-    slow.sentence = diagnose::SlowSentence(finding);
-    slow.excess = finding.excess;
-    slow.cost = finding.cost;
-    slow.is_data = finding.is_data;
-  }
+  AddSlow(state, &status);
   AddStep(job, &status);
   const bool is_still = host.is_still && host.since_step.has_value();
   if (is_still && state.phase == core::Phase::kRunning) AddStandstill(job, now, &status);
@@ -257,6 +262,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
       if (is_of_world) status.steps_total = std::max(status.steps_total, rank.steps_total);
     }
   }
+  status.tasks = TasksOf(job, now);
   if (state.plan.has_value()) {
     const core::ParallelPlanChosen& plan = *state.plan;
     core::WorldCount worlds;

@@ -34,8 +34,8 @@ int64_t StepsLeft(const core::Job& job);
 // "stepping": as `paceline status` and the metrics say.
 std::string_view RankStateName(RankReport::State state);
 
-// Without nodes, ranks, the plan, the size, the loss and steps_total: the same work for a job of any
-// size.
+// Without nodes, ranks, the plan, the size, the loss and steps_total: the same work for a job of
+// any size.
 wire::JobStatus MakeJobBrief(const core::Job& job, Instant now, const HostView& host);
 
 // Everything. The work grows with the number of ranks.

@@ -137,6 +137,21 @@ class Draw {
   core::HangJudged Hang(Generation generation) {
     return {generation, Text(), Flag(), Text(), {Rank(Small())}, {Text()}, Time(), Text(), Flag()};
   }
+  core::PastRemembered Past() {
+    return {{Small(),
+             Small(),
+             Small(),
+             Text(),
+             Text(),
+             Step(),
+             Step(),
+             Big(),
+             {{Small(), 3}},
+             {Text(), Text()},
+             11,
+             Text(),
+             Small()}};
+  }
   std::vector<core::Fact> Facts() {
     const NodeId node(Small());
     const Generation generation(Big());
@@ -174,19 +189,8 @@ class Draw {
         core::CheckpointNotStored{{Big(), Step()}, "/" + Name(), Text(), Generation(Big()), true},
         core::JobResumed{Text(), Flag()},
         core::WishChanged{Name(), Small(), Text()},
-        core::PastRemembered{{Small(),
-                              Small(),
-                              Small(),
-                              Text(),
-                              Text(),
-                              Step(),
-                              Step(),
-                              Big(),
-                              {{Small(), 3}},
-                              {Text(), Text()},
-                              11,
-                              Text(),
-                              Small()}},
+        core::TasksPlaced{{}, Text()},
+        Past(),
         core::NodeNoticed{node, Name(), Instant() + Time(), Step(), Text()},
         Hang(generation),
         core::HangEnded{generation, Time()},

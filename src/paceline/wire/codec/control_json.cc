@@ -79,6 +79,18 @@ Json PlanJson(const PlanStatus& plan) {
           {"predicted_step_seconds", plan.step > 0 ? Json(plan.step) : Json()}};
 }
 
+Json ToJson(const TaskStatus& task) {
+  return {{"name", task.name},
+          {"node", task.node},
+          {"state", task.state},
+          {"restarts", task.restarts},
+          {"age_seconds", task.age.ToSecondsF()},
+          {"generation", WorldNumber(task.generation)},
+          {"address", task.address},
+          {"pid", PidOrNull(task.pid)},
+          {"note", task.note}};
+}
+
 Json HangJson(const std::optional<HangStatus>& hang) {
   if (!hang.has_value()) return nullptr;
   return {{"seq", hang->seq}, {"ranks", hang->ranks}, {"sentence", hang->sentence}};
@@ -127,6 +139,7 @@ std::string StatusJson(const JobStatus& status) {
       {"hang", HangJson(status.hang)},
       {"plan", PlanJson(status.plan)},
       {"nodes", std::move(nodes)}};
+  for (const TaskStatus& task : status.tasks) json["tasks"].push_back(ToJson(task));
   // Generations may skip numbers; the count of worlds does not.
   json["world"]["number"] = status.generation == 0 ? 0 : status.restart_count + 1;
   return Print(json, 2);

@@ -35,7 +35,7 @@ inline absl::Status Decode(uint64_t from, std::string_view field, Generation* to
   return absl::OkStatus();
 }
 inline absl::Status Decode(uint32_t from, std::string_view field, Rank* to) {
-  if (from > kRankMax) return Invalid(field, "is out of range");
+  if (from > kTaskRankMax) return Invalid(field, "is out of range");
   *to = Rank(from);
   return absl::OkStatus();
 }

@@ -109,6 +109,11 @@
   F(master_incarnation) F(generation) F(world_size) F(restart_count) F(failures) F(step) \
   F(goodput) F(steps_per_second) F(steps_total) F(age) F(journal) F(last_seq) F(final_reason)
 #define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
+#define PACELINE_TASK_SPEC(F) F(workers) F(servers) F(evaluators)
+#define PACELINE_TASK(F) F(rank) F(node) F(slot) F(generation) F(restarts) F(is_done) F(host) \
+  F(port)
+#define PACELINE_TASK_STATUS(F) F(name) F(node) F(state) F(restarts) F(age) F(generation) \
+  F(address) F(pid) F(note)
 #define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
 #define PACELINE_SCALE_REQUEST(F) F(nodes) F(at_once) F(dry_run) F(why)
 #define PACELINE_SCALE_REPLY(F) F(refusal)

@@ -9,18 +9,11 @@
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/size_proto.h"
+#include "paceline/wire/codec/task_proto.h"
 
 namespace paceline::wire {
 namespace {
 
-absl::Status Take(const pb::Timers& from, Timers* to) {
-  PACELINE_TIMERS(TAKE_GIVEN)
-  return absl::OkStatus();
-}
-absl::Status Take(const pb::Budgets& from, Budgets* to) {
-  PACELINE_BUDGETS(TAKE_GIVEN)
-  return absl::OkStatus();
-}
 absl::Status Take(const pb::StoreAddress& from, StoreAddress* to) {
   PACELINE_STORE(TAKE)
   RETURN_IF_ERROR(CheckPort(to->port, "store.port"));
@@ -267,27 +260,6 @@ absl::Status Into(const Message& from, Variant* to) {
 
 }  // namespace
 
-absl::Status FromProto(const pb::JobSpec& from, JobSpec* to) {
-  RETURN_IF_ERROR(CheckName(from.job_id(), "job_id"));
-  to->job_id = from.job_id();
-  RETURN_IF_ERROR(Decode(from.name(), "name", &to->name));
-  if (from.grow() != pb::GROW_POLICY_UNSPECIFIED) {
-    RETURN_IF_ERROR(Shifted(from.grow(), "grow", GrowPolicy::kNever, &to->grow));
-  }
-  if (from.scale() != pb::SCALE_MODE_UNSPECIFIED) {
-    RETURN_IF_ERROR(Shifted(from.scale(), "scale", ScaleMode::kOff, &to->scale));
-  }
-  PACELINE_JOB_SPEC(TAKE_GIVEN)
-  if (from.has_max_restarts()) to->max_restarts = from.max_restarts();
-  RETURN_IF_ERROR(Take(from.timers(), &to->timers));
-  RETURN_IF_ERROR(Take(from.budgets(), &to->budgets));
-  if (to->nodes_min < 1 || to->nodes_min > to->nodes_max || to->nodes_max > kNodesMax ||
-      to->unit < 1 || to->nproc_per_node < 1 || to->nproc_per_node > kRanksPerMessageMax) {
-    return Invalid("job", "has an impossible size");
-  }
-  return absl::OkStatus();
-}
-
 absl::Status FromProto(const pb::ExitCause& from, ExitCause* to) {
   PACELINE_EXIT_CAUSE(TAKE)
   return absl::OkStatus();
@@ -318,6 +290,11 @@ absl::Status FromProto(const pb::NodeReport& from, NodeReport* to) {
   if (to->slots > kRanksPerMessageMax) return Invalid("slots", "are too many");
   if (to->agent_pid < 0) return Invalid("agent_pid", "is negative");
   if (to->term > kTermMax) return Invalid("term", "is out of range");
+  if (from.task_ports_size() > kRanksPerMessageMax) return Invalid("task_ports", "are too many");
+  for (const uint32_t port : from.task_ports()) {
+    RETURN_IF_ERROR(CheckPort(port, "task_port"));
+    to->task_ports.push_back(port);
+  }
   return TakeRanks(from.ranks(), &to->ranks);
 }
 
@@ -327,6 +304,8 @@ absl::Status FromProto(const pb::Assignment& from, Assignment* to) {
       to->world_size > kRankMax) {
     return Invalid("assignment", "has an impossible size");
   }
+  RETURN_IF_ERROR(FromProto(from.tasks(), &to->tasks));
+  RETURN_IF_ERROR(FromProto(from.cluster(), &to->cluster));
   return Take(from.store(), &to->store);
 }
 
@@ -355,6 +334,9 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
     RETURN_IF_ERROR(FromProto(slow, &to->slow.emplace_back()));
   }
   to->excluded_hosts.assign(from.excluded_hosts().begin(), from.excluded_hosts().end());
+  for (const pb::TaskStatus& task : from.tasks()) {
+    RETURN_IF_ERROR(FromProto(task, &to->tasks.emplace_back()));
+  }
   if (from.has_hang()) RETURN_IF_ERROR(FromProto(from.hang(), &to->hang.emplace()));
   if (from.has_size()) RETURN_IF_ERROR(FromProto(from.size(), &to->size));
   if (from.has_plan()) RETURN_IF_ERROR(FromProto(from.plan(), &to->plan));
@@ -468,6 +450,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kHangJudged, HangJudged, hang_judged)
     FACT(kHangEnded, HangEnded, hang_ended)
     FACT(kWishChanged, WishChanged, wish_changed)
+    FACT(kTasksPlaced, TasksPlaced, tasks_placed)
     FACT(kNodeNoticed, NodeNoticed, node_noticed)
     FACT(kPastRemembered, PastRemembered, past_remembered)
     FACT(kAgentReturned, AgentReturned, agent_returned)

@@ -1,13 +1,24 @@
-// How ranks are started on a host: the half of spec.json that never leaves the host.
+// What a user asked for: the job, and how its ranks are started on a host. The second half never
+// leaves the host.
 
 #include <map>
 #include <string>
 
 #include "paceline/wire/codec/decode.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/task_proto.h"
 
 namespace paceline::wire {
 namespace {
+
+absl::Status Take(const pb::Timers& from, Timers* to) {
+  PACELINE_TIMERS(TAKE_GIVEN)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::Budgets& from, Budgets* to) {
+  PACELINE_BUDGETS(TAKE_GIVEN)
+  return absl::OkStatus();
+}
 
 absl::Status Take(const pb::StreamChoice& from, StreamChoice* to) {
   if (from.all() > 3) return Invalid("streams", "are unknown");
@@ -62,6 +73,28 @@ absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
   to->notify_command.assign(from.notify_command().begin(), from.notify_command().end());
   TAKE_GIVEN(notify_timeout)
   return Take(from.console(), &to->console);
+}
+
+absl::Status FromProto(const pb::JobSpec& from, JobSpec* to) {
+  RETURN_IF_ERROR(CheckName(from.job_id(), "job_id"));
+  to->job_id = from.job_id();
+  RETURN_IF_ERROR(Decode(from.name(), "name", &to->name));
+  if (from.grow() != pb::GROW_POLICY_UNSPECIFIED) {
+    RETURN_IF_ERROR(Shifted(from.grow(), "grow", GrowPolicy::kNever, &to->grow));
+  }
+  if (from.scale() != pb::SCALE_MODE_UNSPECIFIED) {
+    RETURN_IF_ERROR(Shifted(from.scale(), "scale", ScaleMode::kOff, &to->scale));
+  }
+  PACELINE_JOB_SPEC(TAKE_GIVEN)
+  if (from.has_max_restarts()) to->max_restarts = from.max_restarts();
+  RETURN_IF_ERROR(Take(from.timers(), &to->timers));
+  RETURN_IF_ERROR(Take(from.budgets(), &to->budgets));
+  if (from.has_tasks()) RETURN_IF_ERROR(FromProto(from.tasks(), &to->tasks));
+  if (to->nodes_min < 1 || to->nodes_min > to->nodes_max || to->nodes_max > kNodesMax ||
+      to->unit < 1 || to->nproc_per_node < 1 || to->nproc_per_node > kRanksPerMessageMax) {
+    return Invalid("job", "has an impossible size");
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace paceline::wire

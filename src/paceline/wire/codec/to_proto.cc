@@ -8,6 +8,7 @@
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/size_proto.h"
+#include "paceline/wire/codec/task_proto.h"
 
 namespace paceline::wire {
 namespace {
@@ -141,6 +142,9 @@ void Put(const core::JobResumed& from, pb::Fact* fact) {
   auto* to = fact->mutable_job_resumed();
   PACELINE_JOB_RESUMED(PUT)
 }
+void Put(const core::TasksPlaced& from, pb::Fact* fact) {
+  ToProto(from, fact->mutable_tasks_placed());
+}
 void Put(const core::WishChanged& from, pb::Fact* fact) {
   auto* to = fact->mutable_wish_changed();
   PACELINE_WISH_CHANGED(PUT)
@@ -258,6 +262,7 @@ void ToProto(const JobSpec& from, pb::JobSpec* to) {
   to->set_scale(Encode(from.scale));
   PACELINE_JOB_SPEC(PUT)
   if (from.max_restarts.has_value()) to->set_max_restarts(*from.max_restarts);
+  if (from.tasks.is_on()) ToProto(from.tasks, to->mutable_tasks());
   Fill(from.timers, to->mutable_timers());
   Fill(from.budgets, to->mutable_budgets());
 }
@@ -303,11 +308,14 @@ void ToProto(const RankReport& from, pb::RankReport* to) {
 
 void ToProto(const NodeReport& from, pb::NodeReport* to) {
   PACELINE_NODE_REPORT(PUT)
+  for (const uint32_t port : from.task_ports) to->add_task_ports(port);
   for (const RankReport& rank : from.ranks) ToProto(rank, to->add_ranks());
 }
 
 void ToProto(const Assignment& from, pb::Assignment* to) {
   PACELINE_ASSIGNMENT(PUT)
+  ToProto(from.tasks, to->mutable_tasks());
+  ToProto(from.cluster, to->mutable_cluster());
   Fill(from.store, to->mutable_store());
 }
 
@@ -335,6 +343,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   if (from.exit_code.has_value()) to->set_exit_code(*from.exit_code);
   for (const NodeStatus& node : from.nodes) Fill(node, to->add_nodes());
   for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
+  for (const TaskStatus& task : from.tasks) ToProto(task, to->add_tasks());
   for (const std::string& host : from.excluded_hosts) to->add_excluded_hosts(Encode(host));
   if (from.hang.has_value()) ToProto(*from.hang, to->mutable_hang());
   if (from.size.nodes_max > 0) ToProto(from.size, to->mutable_size());
