@@ -1,10 +1,45 @@
 #include "paceline/sim/lease/stream_verdict.h"
 
+#include <algorithm>
 #include <map>
 
 #include "paceline/base/text.h"
 
 namespace paceline::sim {
+namespace {
+
+// Of the newest rewind; 0: there was none.
+uint64_t GenerationOf(const std::vector<LeaseFact>& journal) {
+  const auto rewound = std::find_if(journal.rbegin(), journal.rend(), [](const LeaseFact& fact) {
+    return fact.kind == LeaseFact::Kind::kRewound;
+  });
+  return rewound == journal.rend() ? 0 : rewound->begin;
+}
+
+}  // namespace
+
+std::string WhyNotOver(const StreamEnd& end, const LeaseBook& book) {
+  uint64_t most = 0;
+  uint64_t least = UINT64_MAX;
+  uint64_t generation = 0;
+  for (const LeaseWorker& worker : end.workers) {
+    if (!worker.is_alive) return Concat("rank ", worker.rank);
+    most = std::max<uint64_t>(most, worker.held.size());
+    least = std::min<uint64_t>(least, worker.held.size());
+    generation = std::max(generation, worker.generation);
+  }
+  if (most > least + 1) return Concat("a worker has ", most, " partitions, another ", least);
+  if (end.follows && GenerationOf(end.journal) < generation) {
+    return Concat("the ledger of generation ", generation);
+  }
+  const std::vector<DataSetView> views = book.Views();
+  if (views.empty() || views[0].partitions.size() < end.topics.size()) return "partitions";
+  for (const PartitionView& one : views[0].partitions) {
+    const StreamTopic& topic = end.topics[ParseWhole<uint64_t>(one.name).value_or(0)];
+    if (one.offset < topic.end) return Concat("partition ", one.name);
+  }
+  return "";
+}
 
 std::string JudgeStream(const StreamEnd& end) {
   std::map<uint64_t, uint64_t> model;

@@ -31,7 +31,12 @@ struct StreamEnd {
   bool follows = false;  // checkpoints
 };
 
-// The first violation as one sentence; empty if there is none.
+// What a world whose broker has stopped still waits for; empty if it has come to its end. A world
+// that restarts keeps its ledger's older state until the first frame of its new generation, and its
+// models are older than that.
+std::string WhyNotOver(const StreamEnd& end, const LeaseBook& book);
+
+// The first violation as one sentence; empty if there is none. Only of a world that is over.
 std::string JudgeStream(const StreamEnd& end);
 
 }  // namespace paceline::sim

@@ -51,12 +51,7 @@ class StreamWorld {
       if (const std::string broken = master_.book().Broken(); !broken.empty()) wrong_ = broken;
     }
     if (wrong_.empty() && !IsOver()) wrong_ = "did not end: " + Unfinished();
-    if (wrong_.empty()) {
-      wrong_ = JudgeStream({.journal = master_.journal(),
-                            .workers = workers_,
-                            .topics = topics_,
-                            .follows = follows_});
-    }
+    if (wrong_.empty()) wrong_ = JudgeStream(End());
     return {.wrong = wrong_, .events = events_, .faults = faults_, .unseed = prng_.Next()};
   }
 
@@ -428,22 +423,13 @@ class StreamWorld {
 
   bool IsOver() const { return is_calm_ && Unfinished().empty(); }
 
-  std::string Unfinished() const {
-    uint64_t most = 0;
-    uint64_t least = UINT64_MAX;
-    for (const LeaseWorker& worker : workers_) {
-      if (!worker.is_alive) return Concat("rank ", worker.rank);
-      most = std::max<uint64_t>(most, worker.held.size());
-      least = std::min<uint64_t>(least, worker.held.size());
-    }
-    if (most > least + 1) return Concat("a worker has ", most, " partitions, another ", least);
-    const std::vector<DataSetView> views = master_.book().Views();
-    if (views.empty() || views[0].partitions.size() < topics_.size()) return "partitions";
-    for (const PartitionView& one : views[0].partitions) {
-      const Topic& topic = topics_[ParseWhole<uint64_t>(one.name).value_or(0)];
-      if (one.offset < topic.end) return Concat("partition ", one.name);
-    }
-    return "";
+  std::string Unfinished() const { return WhyNotOver(End(), master_.book()); }
+
+  StreamEnd End() const {
+    return {.journal = master_.journal(),
+            .workers = workers_,
+            .topics = topics_,
+            .follows = follows_};
   }
 
   Prng prng_;
