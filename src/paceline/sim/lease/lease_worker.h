@@ -24,6 +24,7 @@ struct LeaseWorker {
     uint64_t confirmed = 0;
     uint64_t partition = 0;               // of a stream: the broker's number of it
     bool is_recalled = false;             // of a stream
+    bool is_given_back = false;           // of a stream
     std::vector<OrdinalRange> gaps = {};  // of a stream; not confirmed yet
   };
   uint64_t rank = 0;

@@ -260,6 +260,7 @@ class StreamWorld {
     }
     held.range.end = held.done;
     held.is_recalled = false;
+    held.is_given_back = true;
     if (held.confirmed == held.done) worker.held.erase(lease);
   }
 
@@ -395,17 +396,18 @@ class StreamWorld {
     LeaseWorker& worker = workers_[index];
     const auto held = worker.held.find(frame.lease);
     if (held == worker.held.end()) {
-      return Say(index, {.op = LeaseOp::kReturn, .lease = frame.lease});
+      Say(index, {.op = LeaseOp::kReturn, .lease = frame.lease});
+      return Presented(index, frame.lease);
     }
     Count(index, held->second, {held->second.confirmed, frame.begin});
     held->second.confirmed = std::max(held->second.confirmed, frame.begin);
     std::erase_if(worker.unconfirmed,
                   [&](const auto& one) { return one.second.first == frame.lease; });
-    if (held->second.done > frame.begin) {
-      SayAck(index, frame.lease, held->second.done);
-    } else if (held->second.confirmed == held->second.range.end) {
-      worker.held.erase(held);
-    }
+    const bool is_behind = held->second.done > frame.begin;
+    if (is_behind) SayAck(index, frame.lease, held->second.done);
+    // The ledger may have had all of it.
+    if (held->second.is_given_back) Say(index, {.op = LeaseOp::kReturn, .lease = frame.lease});
+    if (!is_behind && held->second.confirmed == held->second.range.end) worker.held.erase(held);
     Presented(index, frame.lease);
   }
 
