@@ -55,7 +55,7 @@ enum class LeaseOp : uint16_t {
   kRefused = 41,    // text: what, why, fix, one a line. The last frame
   kFenced = 42,     // a newer process has replaced it. The last frame
   kDiffers = 43,    // text: the loader; number: the place; begin, end: the differing ranks
-  kRecall = 44,     // lease of a stream: to be returned, because another process has fewer
+  kRecall = 44,     // lease of a stream: to be returned; another process has fewer, or has it
   // Sent and received by agents.
   kGone = 64,   // peer: the process has ended; kBlamed in flags: by itself
   kReset = 65,  // new connection to the master: open and present again

@@ -345,7 +345,9 @@ void LeaseBook::Turn::Ack(const Place& at, const LeaseFrame& frame) {
   const WorkerKey worker = at.session.worker;
   const std::optional<OrdinalRange> left = ledger.LeftOf(worker, frame.lease);
   if (!left && IsCurrent(at) && at.set.DoneOf(worker, frame.lease) >= frame.end) {
-    // Repeated after a reset, but it arrived the first time.
+    // Repeated after a reset, but it arrived the first time. Or this is a reader that waits for new
+    // records, and its lease ran out: no later ack would tell it as long as none come.
+    if (at.set.is_stream) Answer(at.from, {.op = LeaseOp::kRecall, .lease = frame.lease});
     return Promise(at.from, {.op = LeaseOp::kConfirmed, .number = frame.number});
   }
   if (!left || !IsCurrent(at) || !ledger.Ack(now_, worker, frame.lease, frame.end)) {

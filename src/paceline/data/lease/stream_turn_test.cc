@@ -90,6 +90,23 @@ TEST(StreamTurnTest, AnAckWithoutProgressKeepsTheLease) {
   EXPECT_EQ(host.Ack(kStreamEve, ann, 6, 9'000).op, LeaseOp::kStale);
 }
 
+TEST(StreamTurnTest, AReaderThatWaitsForRecordsIsToldThatItsLeaseRanOut) {
+  Host host;
+  LeaseOpen open = Live(0);
+  open.deadline_ms = 1'000;
+  host.Open(kStreamEve, open);
+  Find(&host, kStreamEve, "a");
+  const LeaseFrame ann = host.Take(kStreamEve, 0);
+  host.Ack(kStreamEve, ann, 5, 900);
+  host.Tick(9'000);
+  host.Say(kStreamEve, {.op = LeaseOp::kAck, .number = 9, .lease = ann.lease, .end = 5});
+  const std::vector<LeaseFrame> told = host.To(kStreamEve);
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].op, LeaseOp::kRecall);
+  EXPECT_EQ(told[0].lease, ann.lease);
+  EXPECT_EQ(told[1].op, LeaseOp::kConfirmed) << "its work counts";
+}
+
 TEST(StreamTurnTest, AFileEndsAndMustNotChange) {
   Host host;
   host.Open(kStreamEve, Live(0));
