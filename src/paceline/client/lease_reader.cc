@@ -120,6 +120,8 @@ bool LeaseReader::Ack(uint64_t lease, uint64_t until) {
   const auto found = held_.find(lease);
   if (found == held_.end()) return false;
   Held& held = found->second;
+  // Given back or failed, and not confirmed yet: the rest is no longer ours.
+  if (held.is_over && until > held.done) return false;
   held.done = std::clamp(until, held.done, held.range.end);
   if (held.done == held.range.end) {
     held.is_over = true;

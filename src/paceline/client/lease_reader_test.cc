@@ -127,16 +127,24 @@ class Ledger {
     facts_.resize(facts_.size() - std::min(lost, facts_.size()));
     Start(lost);
   }
+  // The same master, for new connections.
+  void Resume() {
+    Stop();
+    Listen();
+  }
   std::vector<LeaseFact> facts() const { return facts_; }  // only while it is stopped
 
  private:
   void Start(size_t) {
-    is_ending_ = false;
     book_ = LeaseBook();
     for (const LeaseFact& fact : facts_) book_.Restore(fact);
     LeaseActions boot;
     book_.Boot(book_.first_lease() + 1'000, &boot);
     facts_.insert(facts_.end(), boot.facts.begin(), boot.facts.end());
+    Listen();
+  }
+  void Listen() {
+    is_ending_ = false;
     ::unlink(path_.c_str());
     listener_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     sockaddr_un address{};
@@ -213,6 +221,57 @@ TEST(LeaseReaderTest, OverManyRestartsEachOrdinalIsAcknowledgedOnce) {
   EXPECT_EQ(counts, std::vector<int>(kOrdinals, 1));
   EXPECT_GT(reader.counters().resets, 3u);
   EXPECT_EQ(reader.counters().stale, 0u) << "what it held it kept";
+}
+
+LeaseOpen LiveOf() {
+  LeaseOpen open = OpenOf(kSamplesMax);
+  open.is_stream = true;
+  return open;
+}
+
+TEST(LeaseReaderTest, AGapIsToldToTheNextMasterBeforeTheAckThatCoversIt) {
+  TestDir dir;
+  Ledger ledger(dir.path() + "/socket");
+  auto opened = LeaseReader::Open({.open = LiveOf(), .socket = dir.path() + "/socket"});
+  ASSERT_TRUE(opened.ok());
+  LeaseReader& reader = **opened;
+  reader.Found("a", 0, 0);
+  const LeaseReader::Taken taken = reader.Take(kPatience, true);
+  ASSERT_EQ(taken.what, What::kLease);
+  ledger.Stop();
+  reader.Gap(taken.lease, {2, 4}, /*is_refused=*/false, "eaten");
+  EXPECT_TRUE(reader.Ack(taken.lease, 5));
+  ledger.Restart(0);
+  EXPECT_EQ(reader.Flush(kPatience).what, What::kComplete);
+  ledger.Stop();
+  std::vector<LeaseFact::Kind> kinds;
+  for (const LeaseFact& fact : ledger.facts()) {
+    if (fact.kind != LeaseFact::Kind::kGap && fact.kind != LeaseFact::Kind::kAcked) continue;
+    kinds.push_back(fact.kind);
+    EXPECT_EQ(fact.begin, fact.kind == LeaseFact::Kind::kGap ? 2u : 0u);
+    EXPECT_EQ(fact.end, fact.kind == LeaseFact::Kind::kGap ? 4u : 5u);
+  }
+  EXPECT_EQ(kinds, std::vector({LeaseFact::Kind::kGap, LeaseFact::Kind::kAcked}));
+}
+
+TEST(LeaseReaderTest, ALeaseThatWasGivenBackIsReturnedAgainAfterAReconnect) {
+  TestDir dir;
+  Ledger ledger(dir.path() + "/socket");
+  auto opened = LeaseReader::Open({.open = LiveOf(), .socket = dir.path() + "/socket", .ahead = 0});
+  ASSERT_TRUE(opened.ok());
+  LeaseReader& reader = **opened;
+  reader.Found("a", 0, 0);
+  const LeaseReader::Taken taken = reader.Take(kPatience, true);
+  ASSERT_EQ(taken.what, What::kLease);
+  ledger.Stop();
+  EXPECT_TRUE(reader.Ack(taken.lease, 3));
+  reader.GiveBack(taken.lease);
+  EXPECT_FALSE(reader.Ack(taken.lease, 4)) << "another worker may count it";
+  ledger.Resume();
+  const LeaseReader::Taken next = reader.Take(kPatience, true);
+  ASSERT_EQ(next.what, What::kLease);
+  EXPECT_NE(next.lease, taken.lease);
+  EXPECT_EQ(next.range.begin, 3u);
 }
 
 TEST(LeaseReaderTest, TermsThatFitInNoFrameAreRefused) {
