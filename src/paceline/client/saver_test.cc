@@ -78,7 +78,8 @@ TEST_F(SaverTest, WhatWasNeverSavedIntoIsGivenBack) {
   ASSERT_TRUE(saver->Reserve().ok());
   EXPECT_GE(Blocks() * 512, 3 * kSaverImage);
   EXPECT_TRUE(saver->GiveBackUnused(/*removes=*/false));
-  EXPECT_EQ(Blocks(), empty);
+  // A file system may keep some blocks for its own map of a file that was large once.
+  EXPECT_LE(Blocks() * 512, empty * 512 + (size_t{64} << 10));
   EXPECT_TRUE(saver->GiveBackUnused(/*removes=*/true));
   EXPECT_EQ(::access(path_.c_str(), F_OK), -1);
 }

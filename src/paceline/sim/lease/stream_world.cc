@@ -428,10 +428,8 @@ class StreamWorld {
   std::string Unfinished() const { return WhyNotOver(End(), master_.book()); }
 
   StreamEnd End() const {
-    return {.journal = master_.journal(),
-            .workers = workers_,
-            .topics = topics_,
-            .follows = follows_};
+    return {
+        .journal = master_.journal(), .workers = workers_, .topics = topics_, .follows = follows_};
   }
 
   Prng prng_;
