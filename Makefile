@@ -82,7 +82,7 @@ test-diagnosis: setup  ## all tests of hangs and slow ranks, and all drills: rul
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target diagnose_test core_test
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(diagnose|core)'
-	$(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
+	PACELINE_DRILLS=1 $(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
 	  tests/e2e/test_run_dir_outage.py tests/e2e/test_slow_ranks.py tests/e2e/test_drills.py \
 	  tests/python/rank/test_flight.py
 
@@ -180,7 +180,8 @@ pytest: venv  ## Python and process-level tests
 	@rm -f $(REPORT)/pytest.xml; mkdir -p $(REPORT); \
 	dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
 	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal \
-	  --junitxml $(REPORT)/pytest.xml --ignore tests/k8s --ignore tests/ray --ignore tests/brokers $(PYTEST_$(PART)) $$dirs
+	  --junitxml $(REPORT)/pytest.xml --ignore tests/k8s --ignore tests/ray --ignore tests/brokers \
+	  --ignore tests/tf $(PYTEST_$(PART)) $$dirs
 
 # The Kubernetes operator. Its first build compiles Kubernetes' client, which takes minutes; `make
 # test` runs the packages that do without the client.

@@ -61,8 +61,8 @@ LONG_FILES = {
 
 # Tests of these files that are in `make test` all the same: the core of what the file is about.
 SHORT_TESTS = {
-    "test_drills_end_as_expected",
     "test_a_kind_that_needs_consent_is_skipped_and_never_passed",
+    "test_drills_end_as_expected[master_kill]",
     "test_what_makes_no_sense_is_refused",
     "test_a_killed_rank_goes_on_from_memory",
     "test_a_lost_node_is_replaced_and_goes_on_from_memory",
@@ -81,6 +81,8 @@ SHORT_TESTS = {
 # an outage, and what it is about is in `make test` by another test. A name with its parameters is
 # that case alone.
 LONG_TESTS = {
+    "test_a_job_finds_its_size_and_loses_no_step",
+    "test_advice_changes_nothing_and_a_plain_loader_is_told",
     "test_a_claim_of_another_host_that_is_silent_is_taken_over",
     "test_a_command_that_hangs_is_killed_and_told_once",
     "test_a_frozen_agent_does_not_keep_its_ranks_beyond_the_job",

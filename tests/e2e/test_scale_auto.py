@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
 from job import SCRIPTS, Job, JsonDict, eventually
 from test_commands import checked
@@ -14,7 +12,8 @@ FOUR = ["--standalone", "--local-nodes", "4", "--nproc-per-node", "1", "--nnodes
 
 
 def start(job: Job, *flags: str, plain: bool = False) -> None:
-    """A step takes 0.08, 0.05, 0.05 and 0.055 s with one to four ranks: two are best."""
+    """A step takes 0.07, 0.05, 0.05 and 0.055 s with one to four ranks. Two are not twice as fast
+    as one, so by efficiency_least one node is best."""
     job.be_patient().start(
         [*FOUR, *flags],
         [str(SCRIPTS / "sized.py"), "--checkpoint", str(job.directory / "ckpt"),
@@ -22,7 +21,11 @@ def start(job: Job, *flags: str, plain: bool = False) -> None:
 
 
 def scale(job: Job) -> JsonDict:
-    return checked(job.command("scale", "--json", "--job", str(job.run_dir)).stdout)
+    """What `paceline scale` shows; while the job is just starting, that nothing is known."""
+    asked = job.command("scale", "--json", "--job", str(job.run_dir))
+    if asked.returncode != 0:
+        return dict.fromkeys(("advice", "hindrance", "best", "nodes"), 0)
+    return checked(asked.stdout)
 
 
 def end_well(job: Job) -> None:
@@ -36,7 +39,7 @@ def test_a_job_finds_its_size_and_loses_no_step(job: Job) -> None:
     assert chosen["details"]["by_measurement"] == "true", chosen
     # Every size that it went to was measured there before the next change. It ends where a fourth
     # or third node is not worth it; on a busy machine it may be one node less.
-    eventually(lambda: (shown := scale(job))["hindrance"] is None
+    eventually(lambda: (shown := scale(job))["hindrance"] is None and shown["advice"]
                and shown["nodes"] == shown["best"] and shown["nodes"] <= 3,
                "the job has the best size", job=job)
     shown = scale(job)
@@ -68,11 +71,11 @@ def test_an_efficiency_that_is_none_is_refused(job: Job, value: str) -> None:
     job.env["PACELINE_SCALE_EFFICIENCY_LEAST"] = value
     start(job)
     assert job.wait() == 2, job.stderr
-    assert "scale.efficiency_least" in job.stderr, job.stderr
+    assert "EFFICIENCY_LEAST" in job.stderr, job.stderr
 
 
 def test_auto_needs_growth(job: Job) -> None:
     start(job, "--scale", "auto", "--grow", "never")
     assert job.wait() == 2
     assert "--grow never" in job.stderr, job.stderr
-    assert not json.loads(job.command("events", "--json").stdout or "null")
+    assert not job.run_dir.exists(), "nothing was started"

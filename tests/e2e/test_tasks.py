@@ -8,6 +8,7 @@ import signal
 
 import pytest
 from job import SCRIPTS, Job, JsonDict, eventually, lives
+from test_commands import checked
 
 FLAGS = ["--tf", "--workers", "3", "--ps", "2"]
 NAMES = ["chief-0", "worker-0", "worker-1", "ps-0", "ps-1"]
@@ -72,6 +73,8 @@ def test_each_task_restarts_alone_and_the_job_ends_with_the_workers(job: Job) ->
         tasks = expect_only_restarted(job, name, tasks)
         configs = [config["cluster"] for _, config in starts_of(job, name)]
         assert configs[0] == configs[1], "its addresses are the old ones"
+    told = checked(job.command("tasks", "--json", "--job", str(job.run_dir)).stdout)
+    assert [task["name"] for task in told["tasks"]] == NAMES
     shown = job.command("tasks", "--job", str(job.run_dir)).stdout
     assert [line.split()[0] for line in shown.splitlines()[1:]] == NAMES
     assert "killed by SIGKILL" in shown
@@ -82,7 +85,7 @@ def test_each_task_restarts_alone_and_the_job_ends_with_the_workers(job: Job) ->
     assert not lives(tasks["ps-1"]["pid"]), "the servers are stopped"
     assert [event["details"]["task"] for event in job.events("rank_failed")] == [
         "worker-1", "ps-0", "chief-0"]
-    assert "worker-1 on node0 was killed by SIGKILL" in job.stderr
+    assert "worker-1 on node0 failed: killed by SIGKILL" in job.stderr
     assert "worker-0 is done" in job.stdout
 
 

@@ -55,5 +55,6 @@ def test_an_estimator_job_survives_a_worker_a_server_and_its_chief(job: Job) -> 
     ended = {name: task["state"] for name, task in tasks_of(job).items()}
     assert ended == {"chief-0": "done", "worker-0": "done", "worker-1": "done",
                      "ps-0": "ended", "ps-1": "ended"}
-    loss = re.findall(r"Loss for final step: ([\d.e-]+)", job.stdout + job.stderr)
+    said = job.stdout + job.stderr
+    loss = re.findall(r"Loss for final step: (\d+(?:\.\d+)?(?:e[-+]?\d+)?)", said)
     assert loss and float(loss[-1]) < 0.1, loss

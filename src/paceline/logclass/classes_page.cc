@@ -18,7 +18,7 @@ and what to do. The class is in `details` of the event `rank_failed` as `class`,
   64 KiB of stderr, and what the kernel's log said of the host in the last two minutes. Ranks that
   live are not scanned.
 - **Role.** A `cause` is what broke. A `cascade` follows from a failure elsewhere: another rank or
-  host broke first. It is never blamed while any rank of the job has a cause. `advice` is a hint
+  host broke first. It is not blamed if a cause is told before the decision. `advice` is a hint
   that says nothing of the cause.
 - **Order.** Texts are matched line by line, and a line belongs to the first class in these tables
   that matches. The first line with a cause decides. Classes marked * count only if the text has no

@@ -51,6 +51,7 @@ def main() -> None:
     loader, stream = batches(args.plain)
     model = torch.nn.Linear(8, 1, bias=False)
     torch.nn.init.zeros_(model.weight)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
     state = {"model": model} if loader is None else {"model": model, "loader": loader}
     ckpt = pl.Checkpointer(args.checkpoint, keep=2, every=1000)
     step = ckpt.restore(state)
@@ -58,9 +59,9 @@ def main() -> None:
         time.sleep(seconds)
         over = torch.tensor([int(dist.get_rank() == 0 and (args.out / "enough").exists())])
         dist.all_reduce(over)
-        with torch.no_grad():
-            model.weight.add_(1)
-        pl.step(step)
+        model.weight.grad = torch.full_like(model.weight, -1.0)
+        optimizer.step()  # adds 1
+        pl.step(step, total=1_000_000)  # long enough that a better size is worth a change
         ckpt.save(step, state)
         step += 1
         if over.item() > 0:

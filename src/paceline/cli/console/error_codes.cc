@@ -318,6 +318,10 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E141", "the job has no tasks", kExitFindings,
      "`paceline tasks` lists the tasks of a job that was started with --tf. A job with a world has "
      "ranks: `paceline status` lists its nodes."},
+    {"PL-E142", "the time of a job of tasks is not measured", kExitFindings,
+     "`paceline goodput` divides the time of ranks that work together in a world. Tasks work "
+     "alone: "
+     "`paceline tasks` says since when each runs, and how often it started."},
 
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, and the master needs one per agent. Raise the "

@@ -70,11 +70,11 @@ nlohmann::json TextOrNull(const std::string& text) {
 // What was measured, the size that follows, and why the job does not change to it by itself.
 void ShowMeasured(const wire::SizeStatus& size, Output& out) {
   for (const SizeSpeed& speed : size.curve) {
-    char line[128];
-    std::snprintf(line, sizeof(line), "  %6u %-6s %10.4f s a step  ±%.4f  (%u windows)",
-                  speed.nodes, speed.nodes == 1 ? "node" : "nodes", speed.step_seconds, speed.error,
-                  speed.windows);
-    out.DataLine(line);
+    char times[64];
+    std::snprintf(times, sizeof(times), "  %.4f s a step  ±%.4f  (", speed.step_seconds,
+                  speed.error);
+    out.DataLine(
+        Concat("  ", Counted(speed.nodes, "node"), times, Counted(speed.windows, "window"), ")"));
   }
   if (!size.advice.empty()) out.DataLine("best: " + Visible(size.advice));
   if (size.hindrance.empty() || size.mode != "auto") return;

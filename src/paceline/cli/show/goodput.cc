@@ -70,6 +70,12 @@ void PrintGoodput(Output& out, const std::string& job, const TimeAccount& accoun
   PrintIncidents(out, account);
 }
 
+bool HasTasks(const std::vector<core::Record>& records) {
+  return std::any_of(records.begin(), records.end(), [](const core::Record& record) {
+    return std::holds_alternative<core::TasksPlaced>(record.fact);
+  });
+}
+
 }  // namespace
 
 int RunGoodput(Invocation& invocation) {
@@ -78,6 +84,13 @@ int RunGoodput(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   auto records = RecordsFromJournal(*place);
   if (!records.ok()) return out.Fail(records.problem());
+  if (HasTasks(*records)) {
+    return out.Fail({.code = "PL-E142",
+                     .what = "the time of a job of tasks is not measured",
+                     .where = place->id,
+                     .why = "goodput is that of a world, and the job has none",
+                     .fix = "paceline tasks"});
+  }
   const TimeAccount account = AccountOfTime(*records, WallNow());
   if (out.is_json()) {
     out.DataLine(PrintJson(GoodputJson(place->id, account)));

@@ -29,8 +29,8 @@ The address is 127.0.0.1, or ::1 on a host without IPv4. `network.http_port` set
 it, any free one is taken. A scraper on another host, or in another pod of Kubernetes, cannot reach
 it.
 
-`/healthz` answers `ok`, or `journal: …` while decisions wait for the disk. Any answer means that
-the master's loop runs.
+`/healthz` answers `ok`, or `journal: …` while decisions wait for the disk. An answer
+with code 200 means that the master's loop runs.
 
 A job has the same series whatever its size. Counters that are not of this master alone go on with
 the next master of the job. This page is made by `paceline config docs metrics`; a test compares
