@@ -34,4 +34,6 @@ def test_stages_and_parts_move_with_their_optimizers(
         )  # fmt: skip
         assert ("resumed at step" in output) == (number > 1)
     step = 4 * len(worlds) - 1
-    assert last_loss(output, step) == pytest.approx(last_loss(whole, step), abs=1e-5)
+    # Kernels of other shapes round otherwise, and Adam divides by the roots of small moments: 5e-5
+    # was seen on one kind of CPU, 4e-6 on another.
+    assert last_loss(output, step) == pytest.approx(last_loss(whole, step), abs=2e-4)
