@@ -23,9 +23,9 @@ PYTEST_JOBS ?= $(shell expr 2 \* $$(nproc))
 # for tools/fresh.sh: all units, divided as in `test`, with the long ones and the fuzz corpora.
 PART ?= all
 TARGETS_test := light_tests
-TARGETS_test-all := all headers_alone benches
+TARGETS_test-all := all headers_alone
 TARGETS_all := all headers_alone
-TARGETS_fresh := light_tests headers_alone
+TARGETS_fresh := light_tests headers_alone benches
 CTEST_test := -LE "long|heavy"
 CTEST_test-all := -L "long|heavy"
 CTEST_fresh := -LE "heavy|fuzz"
