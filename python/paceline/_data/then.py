@@ -45,7 +45,9 @@ class History(Protocol):
 
 
 class ThenLoader:
-    """What `LeasedLoader(Then(…))` makes. A dead worker's history comes before live records, too.
+    """The loader of `Then`: batches of the history first, then of the live stream.
+
+    History that a dead worker had leased becomes free again, and is read before live records, too.
     """
 
     marks_checkpoints = True

@@ -4,8 +4,9 @@
 //
 // More nodes are worth it as long as each adds at least a part of what the first one does
 // (`efficiency_least`). Every size that is allowed is looked at, from the smallest up: there are at
-// most some thousands. Then the choice is compared with the size that the job has: a change must
-// gain more than it costs, by kGainLeast times, and there is one at a time.
+// most some thousands. Then the best size is compared with the size that the job has: the job
+// changes only if the change gains kGainLeast times what it costs. The caller makes one change at a
+// time.
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 #pragma once
 
-// Tasks: processes of a job that have no world. Each has a kind, an address of its own, and a
-// generation of its own, and it restarts alone. A job has a world or tasks, never both.
+// Tasks: processes of a job that have no world. Each task has a kind, an address and a generation
+// of its own, so that it can restart alone. A job has either a world or tasks.
 //
 // A task's rank is its kind times 2^24 plus its number, so it is above every rank of a world. The
 // progress page, the starter's messages and the reports of ranks keep their formats.

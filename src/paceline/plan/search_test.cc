@@ -28,7 +28,8 @@ Regret CompareWithBruteForce(uint64_t seed, int instances, const InstanceSize& s
   Prng prng(seed);
   for (int i = 0; i < instances; ++i) {
     Instance instance = DrawInstance(prng, size);
-    // Interleaved stages have no closed form: InterleavedCutsAreNearTheBest is about them.
+    // Brute force needs the closed form of a step, which interleaved stages do not have. The test
+    // InterleavedCutsAreNearTheBest compares those by simulation.
     instance.wishes.OnlyOf(AxisId::kVirtualStages) = {1};
     const auto scene = MakeScene(instance.model, instance.cluster, instance.wishes);
     if (!scene.ok()) {

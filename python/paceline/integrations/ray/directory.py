@@ -28,7 +28,10 @@ def make_directory(job: str, part: str) -> Path:
 
 
 def write_secrets(directory: Path, secrets: Mapping[str, bytes]) -> None:
-    """Write new files into that directory. Nobody else can read them at any time."""
+    """Write each secret into a new file of mode 0600 in `directory`.
+
+    The mode is given when the file is made, so no other user can read it even for a moment.
+    """
     for name, value in secrets.items():
         file = os.open(directory / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(file, "wb") as stream:

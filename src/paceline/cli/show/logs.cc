@@ -123,7 +123,7 @@ class Follower {
   std::map<std::string, uint64_t> offsets_;  // by path
 };
 
-// "0 to 3", or "0, 2, 5"; of tasks "chief-0, ps-0".
+// The ranks as a text: "0 to 3", or "0, 2, 5". Tasks have names instead: "chief-0, ps-0".
 std::string NumbersText(const std::set<int64_t>& numbers) {
   std::string names;
   for (const int64_t number : numbers) {

@@ -156,6 +156,19 @@ std::string_view ScaleModeName(ScaleMode mode) {
   return kNames[static_cast<size_t>(mode)];
 }
 
+// The steps of the whole training, as a rank of the world told them; 0: none did.
+int64_t StepsTotal(const core::Job& job) {
+  if (!job.state().world.has_value()) return 0;
+  int64_t total = 0;
+  for (const auto& [id, link] : job.links()) {
+    for (const auto& [local_rank, rank] : link.ranks) {
+      const bool is_of_world = rank.generation == job.state().world->generation;
+      if (is_of_world) total = std::max(total, rank.steps_total);
+    }
+  }
+  return total;
+}
+
 wire::SizeStatus SizeOf(const core::Job& job, Instant now, const HostView& host) {
   const core::JobState& state = job.state();
   wire::SizeStatus size = {.nodes_min = state.spec.nodes_min,
@@ -193,15 +206,7 @@ void AddSlow(const core::JobState& state, wire::JobStatus* status) {
 }  // namespace
 
 int64_t StepsLeft(const core::Job& job) {
-  if (!job.state().world.has_value()) return -1;
-  int64_t total = 0;
-  for (const auto& [id, link] : job.links()) {
-    for (const auto& [local_rank, rank] : link.ranks) {
-      if (rank.generation == job.state().world->generation) {
-        total = std::max(total, rank.steps_total);
-      }
-    }
-  }
+  const int64_t total = StepsTotal(job);
   return total > 0 ? std::max<int64_t>(0, total - std::max<int64_t>(0, job.step())) : -1;
 }
 
@@ -257,11 +262,8 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     const auto link = job.links().find(id);
     if (link == job.links().end()) continue;
     AddLink(link->second, now, &added);
-    for (const auto& [local_rank, rank] : link->second.ranks) {
-      const bool is_of_world = rank.generation.value() == status.generation;
-      if (is_of_world) status.steps_total = std::max(status.steps_total, rank.steps_total);
-    }
   }
+  status.steps_total = StepsTotal(job);
   status.tasks = TasksOf(job, now);
   if (state.plan.has_value()) {
     const core::ParallelPlanChosen& plan = *state.plan;

@@ -120,8 +120,9 @@ LayerRow HeadOf(const Family& family, const ModelType& type, const TransformerSi
   return row;
 }
 
-// Limits the degrees of tensor parallelism to those that divide the head too, where transformers
-// divides it. Elsewhere the head stays whole if its size does not fit.
+// The output head under tensor parallelism. If transformers divides the head of this type, only
+// degrees that divide the vocabulary are possible. For other types the head stays whole where the
+// degree does not divide it.
 void DivideHead(const ModelType& type, const TransformerSize& size, ModelSummary& summary) {
   if (type.has_tensor_plan) {
     summary.tensor_divides =

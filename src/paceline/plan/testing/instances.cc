@@ -137,7 +137,8 @@ class AllCuts {
   std::vector<CutStage> stages_;
 };
 
-// All cuts into chunks, simulated. The devices are of one type.
+// The least seconds a step over all ways to cut the layers into the chunks of interleaved stages,
+// each simulated. All devices are of one type.
 double AllChunks(const Scene& scene, const Shape& shape, PipelineCut& cut) {
   const auto layers = static_cast<uint32_t>(scene.layers.size());
   const uint32_t begin = cut.stages.empty() ? 0 : cut.stages.back().end;

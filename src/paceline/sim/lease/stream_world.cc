@@ -387,7 +387,8 @@ class StreamWorld {
       Count(index, held->second, {held->second.confirmed, held->second.done});
     }
     worker.held.erase(held);
-    // Its model has records that another worker reads now, so it goes back to its last save.
+    // The worker's model has trained on records that another worker will read again, so the worker
+    // starts anew from its last save.
     if (follows_) return Die(index);
     Presented(index, lease);
   }
