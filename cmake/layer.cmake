@@ -95,7 +95,7 @@ add_custom_target(heavy_tests)
 # size and type of what it points to). In the others such a pointer comes from a reference or from
 # the heap, where the address sanitizer finds the same mistakes, and without these checks they
 # compile in two thirds of the time. The fuzz targets have all checks everywhere.
-set(PACELINE_RAW_LAYERS data ckpt client)
+set(PACELINE_RAW_LAYERS data ps ckpt client)
 
 # Only for a test that hangs: with sanitizers the slowest layer takes a minute on two idle cores.
 set(PACELINE_TEST_SECONDS_MAX 900)

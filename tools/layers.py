@@ -26,17 +26,18 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "brain": ("model", "base"),
     "data": ("model", "base"),
     "plan": ("data", "model", "base"),
+    "ps": ("data", "model", "base"),
     "core": ("brain", "diagnose", "data", "plan", "model", "base"),
     "ckpt": ("model", "base"),
     "platform": ("model", "base"),
     "wire": ("model", "base"),
     "master": ("core", "brain", "diagnose", "data", "plan", "platform", "wire", "model", "base"),
     "agent": ("core", "diagnose", "logclass", "data", "ckpt", "wire", "model", "base"),
-    "client": ("data", "ckpt", "model", "base"),
+    "client": ("ps", "data", "ckpt", "model", "base"),
     "sim": ("core", "brain", "diagnose", "data", "plan", "model", "base"),
     "cli": ("master", "agent", "sim", "core", "diagnose", "logclass", "data", "plan", "ckpt",
             "platform", "wire", "model", "base"),
-    "bindings": ("client", "data", "plan", "model", "base"),
+    "bindings": ("client", "ps", "data", "plan", "model", "base"),
 }
 PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint/book.h")}
 
@@ -92,6 +93,7 @@ BANNED: dict[str, dict[str, str]] = {
     "model": THREADS | CLOCKS,
     "data": THREADS | CLOCKS | OUTSIDE,
     "plan": THREADS | CLOCKS | OUTSIDE,
+    "ps": THREADS | CLOCKS | OUTSIDE,
     "diagnose": THREADS | CLOCKS | OUTSIDE,
     "logclass": THREADS | CLOCKS | OUTSIDE,
     "brain": THREADS | CLOCKS | OUTSIDE,

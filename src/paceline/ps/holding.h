@@ -1,0 +1,88 @@
+#pragma once
+
+// The rows of one server, or of a process that keeps its tables itself. Pure: bytes and decisions,
+// no sockets and no clock. One thread uses a holding at a time.
+//
+// A push counts exactly once in each partition. A holding keeps, for each data set, which ordinals
+// its partitions have applied. A batch whose ordinals are all applied is skipped, and one with none
+// of them is applied. A batch with some of them is refused: batches have the same borders for every
+// worker, so that is a bug or another batch size.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "paceline/base/result.h"
+#include "paceline/ps/applied.h"
+#include "paceline/ps/push.h"
+#include "paceline/ps/table_spec.h"
+
+namespace paceline::ps {
+
+class Table;
+
+struct TableCounts {
+  uint64_t rows = 0;
+  uint64_t bytes = 0;         // rows and index
+  uint64_t budget_bytes = 0;  // 0: none
+  uint64_t admitted = 0;      // keys that got a row since the table was opened
+  uint64_t refused = 0;       // times that a key got none, because the budget was reached
+  bool is_closed = false;     // the budget admits no more keys
+};
+
+class Holding {
+ public:
+  Holding();
+  ~Holding();
+  Holding(const Holding&) = delete;
+  Holding& operator=(const Holding&) = delete;
+
+  // The table's number in this holding, from 0 in order of opening. A table that is open already
+  // has the same dim, optimizer, seed and scale (else kExists); its other numbers (rate, epsilon,
+  // betas, initial, budget) become those of `spec`. kInvalid: the rule that the spec violates.
+  Result<uint32_t> Open(const TableSpec& spec);
+
+  uint32_t tables() const;
+  const TableSpec& Spec(uint32_t table) const;  // table < tables()
+
+  // Copies the values of the keys' rows to `rows`, keys × dim floats. A key without a row gets its
+  // first values; if `is_training`, it also gets a row, unless the budget is reached.
+  void Pull(uint32_t table, std::span<const uint64_t> keys, bool is_training,
+            std::span<float> rows);
+
+  // Gives rows with these values, keys × dim floats, to keys without a row. Returns how many. Keys
+  // beyond the budget get none.
+  uint64_t Init(uint32_t table, std::span<const uint64_t> keys, std::span<const float> values);
+
+  // All or nothing: an answer other than kApplied has changed no row, and `why` says the reason if
+  // it is a refusal. A key without a row gets one with its first values before the step; beyond
+  // the budget its gradient is dropped. A recovery number above this holding's raises it.
+  PushAnswer Push(const PushTag& tag, std::span<const TableGradient> gradients, std::string* why);
+
+  TableCounts Counts(uint32_t table) const;
+
+  // Pushes with a lower number are refused from now on. It never falls.
+  void RaiseRecovery(uint64_t recovery);
+  uint64_t recovery() const { return recovery_; }
+
+  // Which ordinals of a data set a partition has applied.
+  const IntervalSet& Applied(uint32_t partition, uint64_t set) const;
+
+  // Calls `visit` with each row of a partition: its key and its values, without optimizer state.
+  // The order is not specified.
+  using RowVisitor = std::function<void(uint64_t key, std::span<const float> values)>;
+  void Visit(uint32_t table, uint32_t partition, const RowVisitor& visit) const;
+
+ private:
+  PushAnswer Judge(const PushTag& tag, std::span<const TableGradient> gradients,
+                   std::string* why) const;
+
+  std::vector<std::unique_ptr<Table>> tables_;
+  AppliedSets applied_;
+  uint64_t recovery_ = 0;
+};
+
+}  // namespace paceline::ps
