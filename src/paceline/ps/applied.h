@@ -2,9 +2,10 @@
 
 // Which ordinals the partitions of a holding have applied. Partitions that have applied the same
 // share one group. A partition that was loaded from a snapshot brings a group of its own, until
-// both groups have caught up with each other.
+// both have applied the same.
 
 #include <array>
+#include <bitset>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,6 +17,7 @@
 
 namespace paceline::ps {
 
+using PartitionBits = std::bitset<kPartitions>;
 using AppliedSet = std::map<uint64_t, IntervalSet>;  // hash of a data set's name → its ordinals
 
 class AppliedSets {
@@ -25,8 +27,8 @@ class AppliedSets {
   // kApplied: at least one group must apply the batch, see Takes. kMalformed, kOverlaps with `why`.
   PushAnswer Judge(const PushTag& tag, std::string* why) const;
 
-  // True if the partition has not applied the batch, which Judge let pass.
-  bool Takes(uint32_t partition, const PushTag& tag) const;
+  // The partitions that have not applied the batch, which Judge let pass.
+  PartitionBits Takes(const PushTag& tag) const;
 
   // True if all partitions agree on what they have applied.
   bool AreOne() const { return groups_.size() == 1; }
@@ -34,14 +36,21 @@ class AppliedSets {
   // Every group has the batch now.
   void Add(const PushTag& tag);
 
+  // Only these partitions have a say from now on.
+  void Keep(const PartitionBits& kept);
+
   const AppliedSet& Of(uint32_t partition) const;
+  // What the partition has applied now. It is kept from now on.
   void Set(uint32_t partition, const AppliedSet& applied);
 
  private:
+  void MergeAtTimes();
   void Merge();
 
-  std::vector<AppliedSet> groups_;
+  std::vector<AppliedSet> groups_;  // each has a kept partition, or it is the only one
+  size_t pushes_since_merge_ = 0;
   std::array<uint16_t, kPartitions> group_of_ = {};
+  PartitionBits kept_;
 };
 
 }  // namespace paceline::ps

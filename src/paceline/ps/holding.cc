@@ -2,8 +2,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "paceline/base/check.h"
+#include "paceline/ps/byte_cursor.h"
+#include "paceline/ps/optimizer/kernel.h"
+#include "paceline/ps/partition_image.h"
 #include "paceline/ps/table.h"
 
 namespace paceline::ps {
@@ -30,23 +35,50 @@ std::string Difference(const TableSpec& is, const TableSpec& wanted) {
   return "";
 }
 
+// The rows of a partition by key, as bytes.
+struct SortedRows {
+  SortedRows(const Table& table, uint32_t partition) {
+    std::vector<std::pair<uint64_t, const float*>> rows;
+    rows.reserve(table.RowsOf(partition));
+    table.Visit(partition, [&](uint64_t key, std::span<const float> row) {
+      rows.emplace_back(key, row.data());
+    });
+    std::sort(rows.begin(), rows.end());
+    const size_t row_bytes = table.row_floats() * sizeof(float);
+    floats.reserve(rows.size() * row_bytes);
+    for (const auto& [key, row] : rows) {
+      AppendNumber(key, &keys);
+      floats.append(reinterpret_cast<const char*>(row), row_bytes);
+    }
+  }
+
+  std::string keys;
+  std::string floats;
+};
+
 }  // namespace
 
-Holding::Holding() = default;
+Holding::Holding(uint64_t salt) : salt_(salt) {}
 Holding::~Holding() = default;
 
 Result<uint32_t> Holding::Open(const TableSpec& spec) {
   const std::string broken = BrokenRule(spec);
   if (!broken.empty()) return Failure{FailureKind::kInvalid, broken};
-  for (uint32_t i = 0; i < tables(); ++i) {
-    if (Spec(i).name != spec.name) continue;
-    const std::string difference = Difference(Spec(i), spec);
+  const uint32_t number = NumberOf(spec.name);
+  if (number < tables()) {
+    const std::string difference = Difference(Spec(number), spec);
     if (!difference.empty()) return Failure{FailureKind::kExists, difference};
-    tables_[i]->SetSpec(spec);
-    return i;
+    tables_[number]->SetSpec(spec);
+    return number;
   }
-  tables_.push_back(std::make_unique<Table>(spec));
+  tables_.push_back(std::make_unique<Table>(spec, salt_));
   return tables() - 1;
+}
+
+uint32_t Holding::NumberOf(std::string_view name) const {
+  uint32_t number = 0;
+  while (number < tables() && Spec(number).name != name) ++number;
+  return number;
 }
 
 uint32_t Holding::tables() const { return static_cast<uint32_t>(tables_.size()); }
@@ -85,10 +117,10 @@ PushAnswer Holding::Judge(const PushTag& tag, std::span<const TableGradient> gra
   const PushAnswer answer = applied_.Judge(tag, why);
   if (answer != PushAnswer::kApplied) return answer;
   for (const TableGradient& gradient : gradients) {
+    if (AreFinite(gradient.values)) continue;
     const TableSpec& spec = Spec(gradient.table);
     const auto bad = std::find_if_not(gradient.values.begin(), gradient.values.end(),
                                       [](float value) { return std::isfinite(value); });
-    if (bad == gradient.values.end()) continue;
     const auto at = static_cast<size_t>(bad - gradient.values.begin());
     *why = "the gradient of table " + spec.name + ", key " +
            std::to_string(static_cast<int64_t>(gradient.keys[at / spec.dim])) + ", is " +
@@ -103,12 +135,10 @@ PushAnswer Holding::Push(const PushTag& tag, std::span<const TableGradient> grad
   const PushAnswer answer = Judge(tag, gradients, why);
   if (answer != PushAnswer::kFenced) RaiseRecovery(tag.recovery);
   if (answer != PushAnswer::kApplied) return answer;
-  Table::Takes takes;
-  if (!applied_.AreOne()) {
-    takes = [&](uint32_t partition) { return applied_.Takes(partition, tag); };
-  }
+  std::optional<PartitionBits> takes;
+  if (!applied_.AreOne()) takes = applied_.Takes(tag);
   for (const TableGradient& gradient : gradients) {
-    tables_[gradient.table]->Push(gradient.keys, gradient.values, takes);
+    tables_[gradient.table]->Push(gradient.keys, gradient.values, takes ? &*takes : nullptr);
   }
   applied_.Add(tag);
   return answer;
@@ -121,10 +151,19 @@ TableCounts Holding::Counts(uint32_t table) const {
           .budget_bytes = it.spec().budget_bytes,
           .admitted = it.admitted(),
           .refused = it.refused(),
-          .is_closed = it.IsClosed()};
+          .is_closed = it.is_closed()};
 }
 
 void Holding::RaiseRecovery(uint64_t recovery) { recovery_ = std::max(recovery_, recovery); }
+
+void Holding::Keep(const PartitionBits& kept) {
+  for (const std::unique_ptr<Table>& table : tables_) {
+    for (uint32_t i = 0; i < kPartitions; ++i) {
+      if (!kept[i]) table->Drop(i);
+    }
+  }
+  applied_.Keep(kept);
+}
 
 const IntervalSet& Holding::Applied(uint32_t partition, uint64_t set) const {
   static const IntervalSet none;
@@ -134,7 +173,55 @@ const IntervalSet& Holding::Applied(uint32_t partition, uint64_t set) const {
 }
 
 void Holding::Visit(uint32_t table, uint32_t partition, const RowVisitor& visit) const {
-  tables_[table]->Visit(partition, visit);
+  const uint32_t dim = Spec(table).dim;
+  tables_[table]->Visit(
+      partition, [&](uint64_t key, std::span<const float> row) { visit(key, row.first(dim)); });
+}
+
+uint64_t Holding::RowsOf(uint32_t partition) const {
+  uint64_t rows = 0;
+  for (const auto& table : tables_) rows += table->RowsOf(partition);
+  return rows;
+}
+
+std::string Holding::SavePartition(uint32_t partition) const {
+  PartitionImage image{.partition = partition, .applied = applied_.Of(partition)};
+  std::vector<const Table*> tables;
+  for (const auto& table : tables_) {
+    if (table->RowsOf(partition) > 0) tables.push_back(table.get());
+  }
+  std::sort(tables.begin(), tables.end(), [](const Table* one, const Table* other) {
+    return one->spec().name < other->spec().name;
+  });
+  std::vector<SortedRows> sorted;
+  sorted.reserve(tables.size());
+  for (const Table* table : tables) {
+    sorted.emplace_back(*table, partition);
+    image.tables.push_back({.spec = table->spec(),
+                            .row_floats = table->row_floats(),
+                            .rows = table->RowsOf(partition),
+                            .keys = sorted.back().keys,
+                            .floats = sorted.back().floats});
+  }
+  return WriteImage(image);
+}
+
+Result<uint32_t> Holding::LoadPartition(std::string_view bytes) {
+  ASSIGN_OR_RETURN(const PartitionImage image, ReadImage(bytes));
+  for (const TableRows& rows : image.tables) {
+    const uint32_t number = NumberOf(rows.spec.name);
+    if (number == tables()) continue;
+    const std::string difference = Difference(Spec(number), rows.spec);
+    if (!difference.empty()) return Failure{FailureKind::kExists, difference};
+  }
+  for (const auto& table : tables_) table->Drop(image.partition);
+  for (const TableRows& rows : image.tables) {
+    const uint32_t number = NumberOf(rows.spec.name);
+    if (number == tables()) tables_.push_back(std::make_unique<Table>(rows.spec, salt_));
+    tables_[number]->Restore(rows);
+  }
+  applied_.Set(image.partition, image.applied);
+  return image.partition;
 }
 
 }  // namespace paceline::ps

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paceline/base/result.h"
@@ -35,7 +36,11 @@ struct TableCounts {
 
 class Holding {
  public:
-  Holding();
+  static constexpr uint64_t kSalt = 0x9E3779B97F4A7C15u;
+
+  // `salt` chooses where keys lie in memory, and nothing else. With a secret and random one, nobody
+  // can choose keys that collide; the layer itself knows no chance.
+  explicit Holding(uint64_t salt = kSalt);
   ~Holding();
   Holding(const Holding&) = delete;
   Holding& operator=(const Holding&) = delete;
@@ -68,6 +73,21 @@ class Holding {
   void RaiseRecovery(uint64_t recovery);
   uint64_t recovery() const { return recovery_; }
 
+  // The partitions that this holding has; all, if it is never called. Drops the rows of others, and
+  // what others have applied no longer counts.
+  void Keep(const PartitionBits& kept);
+
+  // The partition as bytes, see partition_image.h.
+  std::string SavePartition(uint32_t partition) const;
+  // Replaces all rows of the partition, and what it has applied, by those of an image. Opens tables
+  // that are not open. Rates and budgets of open tables stay, and a budget refuses no loaded row.
+  // Returns the partition's number. kDamaged; kExists: an open table has another dim, optimizer,
+  // seed or scale. Then nothing has changed.
+  Result<uint32_t> LoadPartition(std::string_view image);
+
+  // Of all tables.
+  uint64_t RowsOf(uint32_t partition) const;
+
   // Which ordinals of a data set a partition has applied.
   const IntervalSet& Applied(uint32_t partition, uint64_t set) const;
 
@@ -77,9 +97,12 @@ class Holding {
   void Visit(uint32_t table, uint32_t partition, const RowVisitor& visit) const;
 
  private:
+  // tables() if there is none.
+  uint32_t NumberOf(std::string_view name) const;
   PushAnswer Judge(const PushTag& tag, std::span<const TableGradient> gradients,
                    std::string* why) const;
 
+  const uint64_t salt_;
   std::vector<std::unique_ptr<Table>> tables_;
   AppliedSets applied_;
   uint64_t recovery_ = 0;

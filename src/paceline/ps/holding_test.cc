@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -102,19 +103,76 @@ TEST(HoldingTest, AnOpenTableKeepsItsShape) {
 }
 
 TEST(HoldingTest, AFullBudgetAdmitsNoKeysAndTrainsTheOthers) {
-  TableSpec spec = SpecOf("ads", 1);
-  spec.budget_bytes = 1;
+  TableSpec spec = SpecOf("ads", 16);
+  spec.budget_bytes = 20'000;
   Holding holding;
   const uint32_t table = *holding.Open(spec);
-  const float known = PullOne(&holding, table, 1, true)[0];
-  const float unknown = PullOne(&holding, table, 2, true)[0];
-  EXPECT_EQ(PushOne(&holding, TagOf(0, 1), table, 1, {1}), PushAnswer::kApplied);
-  EXPECT_EQ(PushOne(&holding, TagOf(1, 2), table, 2, {1}), PushAnswer::kApplied);
-  EXPECT_EQ(PullOne(&holding, table, 1, true)[0], known - 1);
-  EXPECT_EQ(PullOne(&holding, table, 2, true)[0], unknown);
+  for (uint64_t key = 0; key < 1'000; ++key) {
+    PullOne(&holding, table, key, true);
+    ASSERT_LE(holding.Counts(table).bytes, spec.budget_bytes);
+  }
+  const TableCounts full = holding.Counts(table);
+  EXPECT_TRUE(full.is_closed);
+  EXPECT_GT(full.rows, 100u);
+  EXPECT_EQ(full.admitted, full.rows);
+  EXPECT_EQ(full.refused, 1'000 - full.rows);
+  const std::vector<float> known = PullOne(&holding, table, 0, true);
+  const std::vector<float> unknown = PullOne(&holding, table, 999, true);
+  const std::vector<float> ones(16, 1);
+  EXPECT_EQ(PushOne(&holding, TagOf(0, 1), table, 0, ones), PushAnswer::kApplied);
+  EXPECT_EQ(PushOne(&holding, TagOf(1, 2), table, 999, ones), PushAnswer::kApplied);
+  EXPECT_EQ(PullOne(&holding, table, 0, true)[3], known[3] - 1);
+  EXPECT_EQ(PullOne(&holding, table, 999, true), unknown);
+  // A larger budget opens the table again.
+  spec.budget_bytes *= 2;
+  ASSERT_TRUE(holding.Open(spec).ok());
+  PullOne(&holding, table, 999, true);
+  EXPECT_EQ(holding.Counts(table).rows, full.rows + 1);
+  EXPECT_FALSE(holding.Counts(table).is_closed);
+}
+
+TEST(HoldingTest, AKeyThatComesTwiceInACallHasOneRow) {
+  Holding holding;
+  const uint32_t table = *holding.Open(SpecOf("ads", 1));
+  std::vector<uint64_t> keys(100, 7);
+  std::vector<float> values(100, 1);
+  holding.Pull(table, keys, true, values);
   EXPECT_EQ(holding.Counts(table).rows, 1u);
-  EXPECT_TRUE(holding.Counts(table).is_closed);
-  EXPECT_EQ(holding.Counts(table).refused, 3u);
+  std::fill(keys.begin(), keys.end(), 8);
+  const float first = PullOne(&holding, table, 8, false)[0];
+  std::fill(values.begin(), values.end(), 1.0f);
+  const TableGradient gradient{.table = table, .keys = keys, .values = values};
+  std::string why;
+  ASSERT_EQ(holding.Push(TagOf(0, 1), std::span(&gradient, 1), &why), PushAnswer::kApplied);
+  EXPECT_EQ(holding.Counts(table).rows, 2u);
+  EXPECT_NEAR(PullOne(&holding, table, 8, false)[0], first - 100, 1e-3);
+}
+
+TEST(HoldingTest, ManyKeysInOneCallAreThoseOfSingleCalls) {
+  Holding many;
+  Holding single;
+  const uint32_t table = *many.Open(SpecOf("ads", 3, "adam"));
+  ASSERT_EQ(*single.Open(SpecOf("ads", 3, "adam")), table);
+  for (const size_t count : {1, 15, 16, 17, 31, 33, 100, 5'000}) {
+    std::vector<uint64_t> keys(count);
+    std::vector<float> gradients(count * 3);
+    for (size_t i = 0; i < count; ++i) keys[i] = i * i - 700;
+    for (size_t i = 0; i < count * 3; ++i) gradients[i] = 1 + static_cast<float>(i % 7);
+    const TableGradient gradient{.table = table, .keys = keys, .values = gradients};
+    std::string why;
+    const uint64_t begin = count * 10'000;
+    ASSERT_EQ(many.Push(TagOf(begin, begin + 1), std::span(&gradient, 1), &why),
+              PushAnswer::kApplied);
+    std::vector<float> rows(count * 3);
+    many.Pull(table, keys, true, rows);
+    for (size_t i = 0; i < count; ++i) {
+      PushOne(&single, TagOf(begin + i, begin + i + 1), table, keys[i],
+              {gradients[3 * i], gradients[3 * i + 1], gradients[3 * i + 2]});
+      ASSERT_EQ(PullOne(&single, table, keys[i], true),
+                (std::vector<float>{rows[3 * i], rows[3 * i + 1], rows[3 * i + 2]}));
+    }
+  }
+  EXPECT_EQ(many.Counts(table).rows, single.Counts(table).rows);
 }
 
 TEST(HoldingTest, TheFirstToInitializeARowWins) {

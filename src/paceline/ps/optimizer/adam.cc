@@ -2,6 +2,7 @@
 #include <bit>
 #include <cmath>
 
+#include "paceline/ps/optimizer/kernel.h"
 #include "paceline/ps/optimizer/optimizers.h"
 
 namespace paceline::ps {
@@ -48,15 +49,67 @@ AdamStep NextAdamStep(const OptimizerSpec& spec, uint32_t dim, float* row) {
 //   mean = beta1 × mean + (1 - beta1) × gradient
 //   square = beta2 × square + (1 - beta2) × gradient²
 //   value -= rate / (1 - beta1^count) × mean / (√square / √(1 - beta2^count) + epsilon)
-void AdamPortable(const OptimizerSpec& spec, uint32_t dim, float* row, const float* gradient) {
-  const AdamStep step = NextAdamStep(spec, dim, row);
+void AdamFloats(const AdamStep& step, uint32_t begin, uint32_t end, uint32_t dim, float* row,
+                const float* gradient) {
   float* mean = row + dim;
   float* square = mean + dim;
-  for (uint32_t i = 0; i < dim; ++i) {
+  for (uint32_t i = begin; i < end; ++i) {
     mean[i] = step.beta1 * mean[i] + step.rest1 * gradient[i];
     square[i] = step.beta2 * square[i] + step.rest2 * (gradient[i] * gradient[i]);
     row[i] -= step.rate * mean[i] / (std::sqrt(square[i]) / step.root + step.epsilon);
   }
+}
+
+void AdamPortable(const OptimizerSpec& spec, uint32_t dim, std::span<float* const> rows,
+                  const float* gradients) {
+  ForEachRow(dim, rows, gradients, [&](float* row, const float* gradient) {
+    AdamFloats(NextAdamStep(spec, dim, row), 0, dim, dim, row, gradient);
+  });
+}
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx2"))) void AdamRowAvx2(const AdamStep& step, uint32_t dim, float* row,
+                                                 const float* gradient) {
+  const __m256 beta1 = _mm256_set1_ps(step.beta1);
+  const __m256 beta2 = _mm256_set1_ps(step.beta2);
+  const __m256 rest1 = _mm256_set1_ps(step.rest1);
+  const __m256 rest2 = _mm256_set1_ps(step.rest2);
+  const __m256 rate = _mm256_set1_ps(step.rate);
+  const __m256 root = _mm256_set1_ps(step.root);
+  const __m256 epsilon = _mm256_set1_ps(step.epsilon);
+  float* mean = row + dim;
+  float* square = mean + dim;
+  const uint32_t whole = WholeLanes(dim);
+  for (uint32_t i = 0; i < whole; i += kLanes) {
+    const __m256 g = _mm256_loadu_ps(gradient + i);
+    const __m256 m =
+        _mm256_add_ps(_mm256_mul_ps(beta1, _mm256_loadu_ps(mean + i)), _mm256_mul_ps(rest1, g));
+    const __m256 s = _mm256_add_ps(_mm256_mul_ps(beta2, _mm256_loadu_ps(square + i)),
+                                   _mm256_mul_ps(rest2, _mm256_mul_ps(g, g)));
+    const __m256 below = _mm256_add_ps(_mm256_div_ps(_mm256_sqrt_ps(s), root), epsilon);
+    const __m256 change = _mm256_div_ps(_mm256_mul_ps(rate, m), below);
+    _mm256_storeu_ps(mean + i, m);
+    _mm256_storeu_ps(square + i, s);
+    _mm256_storeu_ps(row + i, _mm256_sub_ps(_mm256_loadu_ps(row + i), change));
+  }
+  AdamFloats(step, whole, dim, dim, row, gradient);
+}
+
+void AdamAvx2(const OptimizerSpec& spec, uint32_t dim, std::span<float* const> rows,
+              const float* gradients) {
+  ForEachRow(dim, rows, gradients, [&](float* row, const float* gradient) {
+    AdamRowAvx2(NextAdamStep(spec, dim, row), dim, row, gradient);
+  });
+}
+
+#endif
+
+StepFn AdamKernel() {
+#if defined(__x86_64__)
+  if (HasAvx2()) return AdamAvx2;
+#endif
+  return AdamPortable;
 }
 
 }  // namespace
@@ -66,7 +119,7 @@ Optimizer Adam() {
           .state_floats = [](uint32_t dim) { return 2 * dim + 1; },
           .init_state = [](const OptimizerSpec&, uint32_t dim,
                            float* state) { std::fill_n(state, size_t{2} * dim + 1, 0.0f); },
-          .step = AdamPortable,
+          .step = AdamKernel(),
           .portable_step = AdamPortable};
 }
 

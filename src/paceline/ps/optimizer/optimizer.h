@@ -1,12 +1,13 @@
 #pragma once
 
-// An optimizer changes a row by its gradient. A row is `dim` values and then the optimizer's state.
-// Every optimizer is one file of this folder and one row in optimizers.cc.
+// An optimizer changes rows by their gradients. A row is `dim` values and then the optimizer's
+// state. Every optimizer is one file of this folder and one row in optimizers.cc.
 //
 // Results do not depend on the processor: kernels for AVX2 do the same operations in the same order
 // as their scalar twins, without fused multiply-add.
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -14,15 +15,17 @@
 
 namespace paceline::ps {
 
-// Changes one row: `row` is dim values and the state, `gradient` is dim values.
-using StepFn = void (*)(const OptimizerSpec& spec, uint32_t dim, float* row, const float* gradient);
+// Row i takes gradient i, which is `dim` floats from gradients + i × dim. Null rows are left out.
+// Rows may be the same: they take their gradients in order.
+using StepFn = void (*)(const OptimizerSpec& spec, uint32_t dim, std::span<float* const> rows,
+                        const float* gradients);
 
 struct Optimizer {
   std::string_view name;
-  uint32_t (*state_floats)(uint32_t dim);
-  void (*init_state)(const OptimizerSpec& spec, uint32_t dim, float* state);
-  StepFn step;           // for this processor
-  StepFn portable_step;  // the scalar twin
+  uint32_t (*state_floats)(uint32_t dim) = nullptr;
+  void (*init_state)(const OptimizerSpec& spec, uint32_t dim, float* state) = nullptr;
+  StepFn step = nullptr;           // for this processor
+  StepFn portable_step = nullptr;  // the scalar twin
 };
 
 // Null if there is none with this name.
