@@ -32,6 +32,7 @@ from paceline._rank.hooks.files import watch_files
 from paceline._rank.hooks.start import watch_start
 from paceline._rank.hooks.steps import watch_steps
 from paceline._rank.hooks.trainers import watch_trainers
+from paceline._rank.step_times import StepTimes
 from paceline._starter import imports
 from paceline.errors import PacelineError
 
@@ -75,8 +76,11 @@ def begin(birth: Birth) -> None:
     if session is not None:
         learner = imports.Learner(birth.learn) if birth.learn and launch.local_rank == 0 else None
         ring = open_flight(launch)
+        times = None if ring is None else StepTimes(ring.writer.step)
+        if times is not None:
+            progress.time_steps(times)
         watch_steps(
-            session.count_step if ring is None else _both(session.count_step, ring.writer.step),
+            session.count_step if times is None else _both(session.count_step, times.counted),
             session.hook_installed,
             first=learner.write if learner is not None else None,
             began_at=session.began_at,

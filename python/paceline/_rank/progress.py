@@ -9,8 +9,10 @@ if TYPE_CHECKING:
 
     from paceline._base.launch import Launch
     from paceline._native import Session
+    from paceline._rank.step_times import StepTimes
 
 _session: "Session | None" = None
+_times: "StepTimes | None" = None
 _opened = False
 _known: "Launch | None" = None
 
@@ -49,14 +51,20 @@ def _open(launch: "Launch", page: str) -> "Session | None":
 
 def _abandon() -> None:
     """In a forked child: the slot belongs to the parent, so forget it."""
-    global _session
-    _session = None
+    global _session, _times
+    _session = _times = None
+
+
+def time_steps(times: "StepTimes") -> None:
+    """Tell `times` each step that the script reports."""
+    global _times
+    _times = times
 
 
 def restart() -> None:
     """Read the launcher's variables again. The starter's child calls this once they are set."""
-    global _session, _opened, _known
-    _session, _opened, _known = None, False, None
+    global _session, _opened, _known, _times
+    _session, _opened, _known, _times = None, False, None, None
 
 
 def step(
@@ -94,6 +102,8 @@ def step(
             current.step(n)
         else:
             current.step(n, loss, grad_norm)
+        if _times is not None:
+            _times.told(n)
 
 
 def _loss(name: str, value: object) -> float:

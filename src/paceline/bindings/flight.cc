@@ -84,7 +84,7 @@ void BindFlight(nanobind::module_& module) {
                         site);
           },
           nanobind::arg("phase"), nanobind::arg("site") = kRingNoName)
-      .def("step", &FlightWriter::Step)
+      .def("step", &FlightWriter::Step, nanobind::arg("made") = 1)
       .def("waited", &FlightWriter::Waited, nanobind::arg("since_ns"))
       .def("leave", &FlightWriter::Leave);
   module.def("read_ring", &RingDict, nanobind::arg("content"));

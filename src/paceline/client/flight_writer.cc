@@ -197,11 +197,13 @@ void FlightWriter::Waited(int64_t since_ns) {
   Wait(since_ns, MonotonicNanoseconds());
 }
 
-void FlightWriter::AddStep(int64_t whole) {
-  const bool has_grown = meter_.Add({.whole = Duration::Nanoseconds(whole - other_),
-                                     .own = Duration::Nanoseconds(own_),
-                                     .data = Duration::Nanoseconds(data_),
-                                     .waited = Duration::Nanoseconds(waited_)});
+void FlightWriter::AddSteps(int64_t whole, int64_t made) {
+  const StepSums each = {.whole = Duration::Nanoseconds((whole - other_) / made),
+                         .own = Duration::Nanoseconds(own_ / made),
+                         .data = Duration::Nanoseconds(data_ / made),
+                         .waited = Duration::Nanoseconds(waited_ / made)};
+  bool has_grown = false;
+  for (int64_t i = 0; i < made; ++i) has_grown = meter_.Add(each) || has_grown;
   if (!has_grown) return;
   RingHeader& ring = *ring_;
   const StepSums& sums = meter_.sums();
@@ -216,14 +218,15 @@ void FlightWriter::AddStep(int64_t whole) {
   ring.sums_commit.store(number, kRelease);
 }
 
-void FlightWriter::Step() {
-  if (ring_ == nullptr) return;
+void FlightWriter::Step(uint64_t made) {
+  if (ring_ == nullptr || made == 0) return;
   const int64_t now = MonotonicNanoseconds();
   const int64_t last = ring_->last_step_ns.exchange(now, kRelaxed);
   Spend(now);
   if (last != 0) {
-    ring_->step_times[StepTimeBucket(now - last)].fetch_add(1, kRelaxed);
-    AddStep(now - last);
+    const auto steps = static_cast<int64_t>(made);
+    ring_->step_times[StepTimeBucket((now - last) / steps)].fetch_add(made, kRelaxed);
+    AddSteps(now - last, steps);
   }
   own_ = data_ = waited_ = other_ = 0;
   ring_->last_event_ns.store(now, kRelaxed);

@@ -52,8 +52,8 @@ class FlightWriter {
 
   // The rank enters another phase. Does nothing if it is in that phase already.
   void Turn(RankPhase phase, uint32_t site);
-  // A training step is done.
-  void Step();
+  // So many training steps have ended since the last call; each gets an equal part of the time.
+  void Step(uint64_t made = 1);
   // The script's own thread waited for a collective, from then till now. Only that thread may call
   // it, as Turn and Step.
   void Waited(int64_t since_ns);
@@ -67,7 +67,7 @@ class FlightWriter {
   void Spend(int64_t now);
   // Counts the time from `since_ns` till `now` as waiting and not as work.
   void Wait(int64_t since_ns, int64_t now);
-  void AddStep(int64_t whole);
+  void AddSteps(int64_t whole, int64_t made);
 
   RingHeader* ring_;  // null after Leave
   // Times of the step that is under way; only the script's thread uses them.

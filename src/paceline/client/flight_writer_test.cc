@@ -162,6 +162,19 @@ TEST_F(FlightWriterTest, AddsUpWhatStepsAreSpentWith) {
   EXPECT_FALSE(sums.is_piped);
 }
 
+// Four reports of ten steps are five blocks of eight; the longest step of each is left out.
+TEST_F(FlightWriterTest, StepsThatEndedTogetherShareTheirTime) {
+  const auto writer = Make();
+  writer->Step();
+  for (int i = 0; i < 4; ++i) {
+    Work(20);
+    writer->Step(10);
+  }
+  const StepSums sums = Read().pulse.sums;
+  ASSERT_EQ(35u, sums.steps);
+  EXPECT_GE(sums.own, Duration::Milliseconds(35 * 2));
+}
+
 // The reducer of DDP begins its collectives in backward and waits for them in C++ at its end.
 TEST_F(FlightWriterTest, TheEndOfBackwardIsWaitingWhenACollectiveIsPending) {
   const auto writer = Make();

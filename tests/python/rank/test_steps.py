@@ -4,11 +4,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
 from agent_double import Starter, plain_environment, starter
 from paceline._rank.hooks.steps import step_hooks
+from paceline._rank.step_times import StepTimes
 
 
 class Loop:
@@ -282,3 +284,37 @@ def test_torch_elastics_own_record_still_works(torched: Starter) -> None:
     assert "both know" in theirs.read_text()
     assert torched.error_record(got.spawned)["message"] == "both know"
     assert torched.error_record(got.spawned)["function"] == "main"
+
+
+def _timed(*steps: int, counted_first: bool = False) -> list[int]:
+    made: list[int] = []
+    times = StepTimes(made.append)
+    if counted_first:
+        times.counted()
+    for step in steps:
+        times.told(step)
+    return made
+
+
+def test_a_script_without_optimizer_is_timed_by_its_own_reports() -> None:
+    assert _timed(7, 8, 9) == [1, 1, 1]
+    assert _timed(10, 20, 30) == [1, 10, 10]
+    assert _timed(5, 5, 6) == [1, 1]  # a save reports its step, too
+
+
+def test_a_jump_of_the_script_s_count_is_no_time_of_steps() -> None:
+    assert _timed(50, 3, 4) == [1, 1]
+    assert _timed(0, 1_000_000, 1_000_001) == [1, 1]
+
+
+def test_an_optimizer_times_the_steps_once_it_has_stepped() -> None:
+    assert _timed(0, 1, 2, counted_first=True) == [1]
+
+
+def test_reports_of_another_thread_are_not_timed() -> None:
+    made: list[int] = []
+    times = StepTimes(made.append)
+    other = Thread(target=times.told, args=(4,))
+    other.start()
+    other.join()
+    assert made == []
