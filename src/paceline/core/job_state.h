@@ -162,7 +162,8 @@ struct ToldHang {
   bool operator==(const ToldHang&) const = default;
 };
 
-// The number of nodes that a user chose by `paceline scale`. All later worlds obey it.
+// The number of nodes that was chosen, by `paceline scale` or by measurement. All later worlds obey
+// it.
 struct ChosenSize {
   uint32_t nodes = 0;  // 0: none was chosen
   int64_t saved_step = -1;

@@ -22,7 +22,8 @@ Memo MemoOf(const JobState& state) {
             .last_failure_step = budget.last_failure_step,
             .worlds = WorldNumber(state.generation),
             .excluded = state.excluded,
-            .chosen_nodes = state.size.nodes};
+            .chosen_nodes = state.size.nodes,
+            .is_size_measured = state.size.is_measured};
   for (const auto& [index, wished] : state.wished) {
     if (memo.replaced.size() >= Memo::kIndexesMax) break;
     if (wished.replaced > 0) memo.replaced[index] = wished.replaced;
@@ -52,6 +53,7 @@ void Apply(const Memo& memo, JobState* state) {
   for (const auto& [index, replaced] : memo.replaced) state->wished[index].replaced = replaced;
   state->excluded = memo.excluded;
   state->size.nodes = memo.chosen_nodes;
+  state->size.is_measured = memo.is_size_measured;
 }
 
 }  // namespace paceline::core

@@ -33,7 +33,8 @@ struct Memo {
   std::vector<std::string> excluded;      // hosts that get no node of the job, oldest first
   std::optional<int> exit_code;           // of a job that has ended
   std::string final_reason;
-  uint32_t chosen_nodes = 0;  // the size that a user chose; 0: none
+  uint32_t chosen_nodes = 0;      // the chosen size; 0: none
+  bool is_size_measured = false;  // by measurement; false: by a user
   bool operator==(const Memo&) const = default;
 };
 

@@ -34,6 +34,7 @@ std::string MemoText(const core::Memo& memo) {
                        {"worlds", memo.worlds}};
   for (const auto& [index, times] : memo.replaced) to["replaced"][std::to_string(index)] = times;
   if (memo.chosen_nodes > 0) to["chosen_nodes"] = memo.chosen_nodes;
+  if (memo.is_size_measured) to["is_size_measured"] = true;
   if (memo.exit_code.has_value()) to["exit_code"] = *memo.exit_code;
   for (const std::string& host : memo.excluded) {
     nlohmann::json more = to;
@@ -71,7 +72,8 @@ std::optional<core::Memo> ReadMemo(const std::string& text) {
                   .step_max = JsonInt<int64_t>(from, "step_max", -1),
                   .worlds = Count(from, "worlds"),
                   .final_reason = Text(from, "final_reason"),
-                  .chosen_nodes = Count(from, "chosen_nodes")};
+                  .chosen_nodes = Count(from, "chosen_nodes"),
+                  .is_size_measured = JsonBool(from, "is_size_measured", false)};
   const auto replaced = from.find("replaced");
   if (replaced != from.end() && replaced->is_object()) {
     for (const auto& [name, times] : replaced->items()) {

@@ -23,7 +23,8 @@ TEST(Memo, ComesBackFromItsText) {
                         .excluded = {"rack1-host2", "rack1-host3"},
                         .exit_code = 1,
                         .final_reason = "your script fails",
-                        .chosen_nodes = 3};
+                        .chosen_nodes = 3,
+                        .is_size_measured = true};
   EXPECT_EQ(ReadMemo(MemoText(memo)), memo);
 }
 

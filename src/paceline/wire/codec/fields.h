@@ -78,7 +78,7 @@
 #define PACELINE_WISH_CHANGED(F) F(name) F(incarnation) F(reason)
 #define PACELINE_MEMO(F) F(charged_failures) F(failures_without_progress) F(same_failure_count) \
   F(last_fingerprint) F(last_headline) F(last_failure_step) F(step_max) F(worlds) \
-  F(final_reason) F(chosen_nodes)
+  F(final_reason) F(chosen_nodes) F(is_size_measured)
 #define PACELINE_NODE_NOTICED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_HANG_JUDGED(F) F(generation) F(hang) F(acts) F(sentence) F(quiet_for) F(later) \
   F(end_follows)
