@@ -17,8 +17,8 @@ constexpr double kHuber = 1.345;
 constexpr int kRounds = 20;
 constexpr double kNinety = 1.645;  // standard deviations on each side of 90 %
 
-// What a job is like that nobody has measured yet, in parts of its step at the size that it has:
-// the mean, and how far jobs are from it.
+// The prior of a job without measurements: each term as a part of the step at its present size, and
+// its spread.
 constexpr Terms kUsual = {0.10, 0.88, 0.02};
 constexpr Terms kUsualSpread = {0.15, 0.30, 0.03};
 // How far a second run of the same job is from the first, as a part of each term, and of the step.

@@ -28,8 +28,8 @@ namespace paceline::brain {
 // What was measured at one size.
 struct SizeSample {
   uint32_t nodes = 0;       // ≥ 1
-  double step_seconds = 0;  // mean over the windows; > 0
-  double error = 0;         // standard error of that mean, in seconds; ≥ 0
+  double step_seconds = 0;  // typical of the windows, such as their median; > 0
+  double error = 0;         // its standard error, in seconds; ≥ 0
 };
 
 struct StepCurve {

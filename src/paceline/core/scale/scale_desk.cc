@@ -35,7 +35,76 @@ SizeSpeed SpeedOf(uint32_t nodes, const std::deque<double>& windows) {
 
 bool IsMeasured(const SizeSpeed& speed) { return speed.windows >= ScaleDesk::kWindowsLeast; }
 
+brain::SizeSample SampleOf(const SizeSpeed& speed) {
+  return {.nodes = speed.nodes, .step_seconds = speed.step_seconds, .error = speed.error};
+}
+
+// "1, 2 and 4 nodes"
+std::string SizesText(const std::map<uint32_t, SizeSpeed>& sizes) {
+  std::string text;
+  size_t left = sizes.size();
+  for (const auto& [nodes, speed] : sizes) {
+    --left;
+    text += std::to_string(nodes) + (left > 1 ? ", " : left == 1 ? " and " : " nodes");
+  }
+  return text;
+}
+
 }  // namespace
+
+void ScaleDesk::Remember(const std::vector<JobHistory>& earlier) {
+  for (const JobHistory& run : earlier) {
+    for (const SizeSpeed& speed : run.curve) {
+      if (IsMeasured(speed)) earlier_.emplace(speed.nodes, speed);
+    }
+  }
+  shared_batch_earlier_ =
+      !earlier.empty() && std::all_of(earlier.begin(), earlier.end(),
+                                      [](const JobHistory& run) { return run.shares_batch; });
+}
+
+std::optional<brain::Throughput> ScaleDesk::FitEarlier() const {
+  std::vector<brain::SizeSample> samples;
+  for (const auto& [nodes, speed] : earlier_) samples.push_back(SampleOf(speed));
+  return brain::Throughput::Fit(samples);
+}
+
+std::optional<brain::StepCurve> ScaleDesk::PriorFor(
+    const std::vector<brain::SizeSample>& samples) const {
+  const auto earlier = FitEarlier();
+  if (!earlier.has_value()) return std::nullopt;
+  const brain::StepCurve& curve = earlier->curve();
+  const auto is_other = [&](const brain::SizeSample& one) {
+    const double ratio = one.step_seconds / curve.At(one.nodes);
+    return !(ratio > 1 / kLikeness && ratio < kLikeness);
+  };
+  const bool is_like = std::none_of(samples.begin(), samples.end(), is_other);
+  return is_like ? std::optional(curve) : std::nullopt;
+}
+
+std::optional<SizeRequested> ScaleDesk::First(const JobState& state) const {
+  const JobSpec& spec = state.spec;
+  if (spec.scale != ScaleMode::kAuto || !shared_batch_earlier_ || earlier_.size() < 2) {
+    return std::nullopt;
+  }
+  if (state.size.nodes > 0 || state.AnyWorldYet()) return std::nullopt;
+  const auto speed = FitEarlier();
+  const std::vector<uint32_t> sizes =
+      brain::SizesBetween(spec.nodes_min, spec.nodes_max, spec.unit);
+  if (!speed.has_value() || sizes.empty()) return std::nullopt;
+  const brain::SizeChoice choice =
+      brain::ChooseSize(*speed, {.sizes = sizes,
+                                 .now = sizes.back(),
+                                 .efficiency_least = spec.efficiency_least,
+                                 .outlook = brain::kOutlookMax,
+                                 .change_cost = Duration()});
+  return SizeRequested{.nodes = choice.best,
+                       .at_once = false,
+                       .why = "earlier runs of this script measured " + SizesText(earlier_) +
+                              ", and " + Counted(choice.best, "node") + " " +
+                              (choice.best == 1 ? "was" : "were") + " the best size",
+                       .is_measured = true};
+}
 
 void ScaleDesk::Begin(Instant now, const JobState& state) {
   const auto nodes = static_cast<uint32_t>(state.world->seats.size());
@@ -52,8 +121,12 @@ void ScaleDesk::Begin(Instant now, const JobState& state) {
 }
 
 bool ScaleDesk::Take(Instant now, const JobState& state, const std::vector<RankSample>& samples) {
-  if (!state.world.has_value()) return false;
+  if (!state.world.has_value() || state.spec.scale == ScaleMode::kOff) return false;
   if (generation_ != state.world->generation) Begin(now, state);
+  if (state.size.is_measured && state.size.nodes > state.world->seats.size() &&
+      now - state.size.at > kArrivalPatience) {
+    unreached_ = std::min(unreached_, state.size.nodes);
+  }
   bool has_ended = false;
   for (const RankSample& sample : samples) {
     if (sample.generation != generation_ || sample.rank.value() != 0) continue;
@@ -84,6 +157,28 @@ std::vector<SizeSpeed> ScaleDesk::Curve() const {
   return curve;
 }
 
+// Without a platform that starts nodes by the wish, only those that are here can train.
+std::vector<uint32_t> ScaleDesk::SizesFor(const JobState& state) const {
+  const JobSpec& spec = state.spec;
+  uint32_t most = std::min(spec.nodes_max, unreached_ - 1);
+  if (!spec.has_wish() && state.world.has_value()) {
+    uint32_t here = 0;
+    for (const auto& [id, node] : state.nodes) {
+      const bool is_here =
+          node.status == NodeState::Status::kSeated || node.status == NodeState::Status::kSpare;
+      here += is_here ? 1 : 0;
+    }
+    most = std::min(most, here);
+  }
+  return brain::SizesBetween(spec.nodes_min, std::max(most, spec.nodes_min), spec.unit);
+}
+
+std::vector<SizeSpeed> ScaleDesk::Measured() const {
+  std::vector<SizeSpeed> measured = Curve();
+  std::erase_if(measured, [](const SizeSpeed& speed) { return !IsMeasured(speed); });
+  return measured;
+}
+
 std::string ScaleDesk::Hindrance(const JobState& state, Instant now) const {
   const JobSpec& spec = state.spec;
   if (spec.scale == ScaleMode::kOff) return "[scale] mode is off";
@@ -106,7 +201,8 @@ std::string ScaleDesk::Hindrance(const JobState& state, Instant now) const {
   if (is_by_hand) return "the size was chosen by hand";
   const Duration settle = 2 * cost_.value_or(kCostUnknown);
   if (state.size.nodes > 0 && now - state.size.at < settle) return "the last change is too recent";
-  if (state.size.nodes > 0 && state.size.nodes != state.world->seats.size()) {
+  const bool is_late = now - state.size.at > kArrivalPatience;
+  if (state.size.nodes > 0 && state.size.nodes != state.world->seats.size() && !is_late) {
     return "the job is on its way to " + Counted(state.size.nodes, "node");
   }
   return "";
@@ -116,22 +212,17 @@ SizeAdvice ScaleDesk::Advise(const JobState& state, const Facts& facts) const {
   SizeAdvice advice{.choice = std::nullopt, .hindrance = Hindrance(state, facts.now)};
   if (!state.world.has_value()) return advice;
   std::vector<brain::SizeSample> samples;
-  for (const SizeSpeed& speed : Curve()) {
-    if (!IsMeasured(speed)) continue;
-    samples.push_back(
-        {.nodes = speed.nodes, .step_seconds = speed.step_seconds, .error = speed.error});
-  }
+  for (const SizeSpeed& speed : Measured()) samples.push_back(SampleOf(speed));
   // The newest size first: the prior is made for it.
   std::stable_partition(samples.begin(), samples.end(),
                         [&](const brain::SizeSample& one) { return one.nodes == nodes_; });
   const JobSpec& spec = state.spec;
-  brain::SizeQuestion question{
-      .sizes = brain::SizesBetween(spec.nodes_min, spec.nodes_max, spec.unit),
-      .now = static_cast<uint32_t>(state.world->seats.size()),
-      .efficiency_least = spec.efficiency_least,
-      .outlook = facts.now - facts.created_at,
-      .change_cost = cost_.value_or(kCostUnknown)};
-  const auto speed = brain::Throughput::Fit(samples);
+  brain::SizeQuestion question{.sizes = SizesFor(state),
+                               .now = static_cast<uint32_t>(state.world->seats.size()),
+                               .efficiency_least = spec.efficiency_least,
+                               .outlook = facts.now - facts.created_at,
+                               .change_cost = cost_.value_or(kCostUnknown)};
+  const auto speed = brain::Throughput::Fit(samples, PriorFor(samples));
   if (!speed.has_value() || question.sizes.empty()) return advice;
   if (facts.steps_left >= 0) {
     const double left = static_cast<double>(facts.steps_left) * speed->curve().At(question.now);

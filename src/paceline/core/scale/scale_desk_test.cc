@@ -61,6 +61,16 @@ class ScaleDeskTest : public ::testing::Test {
     Form(request.nodes);
   }
 
+  // Changes its size until nothing is due.
+  void Settle() {
+    for (int changes = 0; changes < 8; ++changes) {
+      const auto due = Train(100);
+      if (!due.has_value()) return;
+      ASSERT_LE(due->nodes, 6U);
+      Resize(*due, Duration::Seconds(3));
+    }
+  }
+
   ScaleDesk::Facts facts() const {
     return {.now = now_, .created_at = Instant(), .steps_left = steps_left_};
   }
@@ -174,6 +184,99 @@ TEST_F(ScaleDeskTest, ASampleOfAnotherWorldOrRankDoesNotCount) {
                           .sums = {.steps = 500, .whole = Duration::Seconds(50)}};
   for (int i = 0; i < 10; ++i) EXPECT_FALSE(desk_.Take(now_, state_, {other, second}));
   EXPECT_TRUE(desk_.Curve().empty());
+}
+
+// ---- earlier runs of the same script
+
+// A run that had those sizes, and measured what is true.
+JobHistory RunWith(const std::vector<uint32_t>& sizes, const brain::StepCurve& truth) {
+  JobHistory run{
+      .run = "r1", .signature = "s", .name = "train", .device = "d", .shares_batch = true};
+  for (const uint32_t nodes : sizes) {
+    run.curve.push_back(
+        {.nodes = nodes, .step_seconds = truth.At(nodes), .error = 0.0001, .windows = 9});
+  }
+  return run;
+}
+
+TEST_F(ScaleDeskTest, BeginsWithTheBestSizeOfEarlierRuns) {
+  desk_.Remember({RunWith({1, 2, 6}, truth_)});
+  const auto first = desk_.First(state_);
+  ASSERT_TRUE(first.has_value());
+  EXPECT_EQ(2U, first->nodes);
+  EXPECT_TRUE(first->is_measured);
+  EXPECT_EQ("earlier runs of this script measured 1, 2 and 6 nodes, and 2 nodes were the best size",
+            first->why);
+  Fold(SizeChosen{.nodes = 2, .reason = first->why, .is_measured = true});
+  Form(2);
+  EXPECT_FALSE(Train(100).has_value());  // and stays there
+}
+
+TEST_F(ScaleDeskTest, BeginsAsUsualWithoutAUsefulRun) {
+  EXPECT_FALSE(desk_.First(state_).has_value());
+  desk_.Remember({RunWith({2}, truth_)});
+  EXPECT_FALSE(desk_.First(state_).has_value());  // one size is no curve
+  JobHistory plain = RunWith({1, 2, 6}, truth_);
+  plain.shares_batch = false;
+  ScaleDesk other;
+  other.Remember({plain});
+  EXPECT_FALSE(other.First(state_).has_value());
+  ScaleDesk told;
+  told.Remember({RunWith({1, 2, 6}, truth_)});
+  state_.spec.scale = ScaleMode::kAdvise;
+  EXPECT_FALSE(told.First(state_).has_value());
+}
+
+TEST_F(ScaleDeskTest, ARunningJobKeepsItsSizeWhenANewMasterRemembers) {
+  desk_.Remember({RunWith({1, 2, 6}, truth_)});
+  Form(6);
+  EXPECT_FALSE(desk_.First(state_).has_value());
+}
+
+TEST_F(ScaleDeskTest, WhatIsMeasuredNowOutweighsAnAbsurdEarlierRun) {
+  desk_.Remember({RunWith({1, 2, 6}, {.constant = 100, .work = 0, .exchange = 50})});  // best: 1
+  truth_ = {.constant = 0.01, .work = 1, .exchange = 0};                               // best: 6
+  Fold(SizeChosen{.nodes = 1, .reason = "earlier", .is_measured = true});
+  Form(1);
+  Settle();
+  EXPECT_EQ(6U, state_.world->seats.size());
+}
+
+TEST_F(ScaleDeskTest, ModeOffMeasuresNothing) {
+  state_.spec.scale = ScaleMode::kOff;
+  Form(2);
+  EXPECT_FALSE(Train(20).has_value());
+  EXPECT_TRUE(desk_.Curve().empty());
+}
+
+// ---- nodes that do not come
+
+TEST_F(ScaleDeskTest, ChoosesOnlyAmongTheNodesThatAreHere) {
+  state_.spec.nodes_max = 64;
+  truth_ = {.constant = 0.01, .work = 2, .exchange = 0};  // the more, the better
+  Form(2);
+  Settle();  // asserts that no size has more than six nodes
+  EXPECT_EQ(6U, state_.world->seats.size());
+}
+
+TEST_F(ScaleDeskTest, GivesUpASizeWhoseNodesDoNotCome) {
+  state_.spec.nodes_max = 64;
+  state_.spec.is_placed = true;  // a platform may start more
+  truth_ = {.constant = 0.01, .work = 2, .exchange = 0};
+  Form(2);
+  auto due = Train(100);
+  while (due.has_value() && due->nodes <= 6) {
+    Resize(*due, Duration::Seconds(3));
+    due = Train(100);
+  }
+  ASSERT_TRUE(due.has_value());
+  const uint32_t wanted = due->nodes;
+  Fold(SizeChosen{.nodes = wanted, .reason = due->why, .is_measured = true});
+  EXPECT_FALSE(Train(8).has_value());  // on its way
+  now_ = now_ + ScaleDesk::kArrivalPatience;
+  due = Train(100);
+  ASSERT_TRUE(due.has_value());
+  EXPECT_LT(due->nodes, wanted);
 }
 
 }  // namespace
