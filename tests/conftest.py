@@ -134,6 +134,7 @@ def pytest_configure() -> None:
     user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     os.environ.setdefault("PACELINE_USER_CACHE", user_cache)
     os.environ["XDG_CACHE_HOME"] = str(CACHE)
+    os.environ["PACELINE_HISTORY_PLACE"] = "off"
 
 
 def is_long(item: pytest.Item) -> bool:

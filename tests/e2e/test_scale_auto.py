@@ -33,7 +33,9 @@ def end_well(job: Job) -> None:
     assert job.wait() == 0, job.stderr
 
 
-def test_a_job_finds_its_size_and_loses_no_step(job: Job) -> None:
+def test_a_job_finds_its_size_and_the_next_run_begins_with_it(job: Job) -> None:
+    place = job.directory / "history"
+    job.env["PACELINE_HISTORY_PLACE"] = str(place)
     start(job, "--scale", "auto")
     chosen = job.until_event("size_chosen")[0]
     assert chosen["details"]["by_measurement"] == "true", chosen
@@ -52,6 +54,39 @@ def test_a_job_finds_its_size_and_loses_no_step(job: Job) -> None:
     worlds = job.events("world_formed")
     assert len(worlds) >= 2
     assert not job.events("rank_failed")
+
+    told = job.command("history", "--json")
+    runs = checked(told.stdout)["runs"]
+    assert [run["name"] for run in runs] == ["sized"], told.stdout
+    assert {point["nodes"] for point in runs[0]["curve"]} >= {4, shown["nodes"]}
+
+    again = Job(job.directory / "again", env={"PACELINE_HISTORY_PLACE": str(place)})
+    start(again, "--scale", "auto")
+    first = again.until_event("world_formed")[0]
+    chosen = again.events("size_chosen")[0]
+    assert chosen["seq"] < first["seq"], "the size was chosen before the first world"
+    assert "earlier runs of this script measured" in chosen["sentence"], chosen
+    assert scale(again)["nodes"] <= 3
+    end_well(again)
+    forgotten = again.command("history", "forget", "sized")
+    assert forgotten.stdout == "forgot 2 runs\n" or forgotten.stdout == "forgot 1 run\n"
+    assert "no run was measured yet" in again.command("history").stdout
+
+
+def test_a_damaged_history_is_told_once_and_delays_nothing(job: Job) -> None:
+    place = job.directory / "history"
+    place.mkdir()
+    (place / "history.db").write_bytes(b"x" * 8192)
+    job.env["PACELINE_HISTORY_PLACE"] = str(place)
+    start(job, "--scale", "auto")
+    job.until_event("world_running")
+    end_well(job)
+    assert len(job.events("world_formed")) >= 1
+    log = (job.run_dir / "logs" / "master.log").read_text()
+    assert log.count("history_unusable") == 1, log
+    shown = job.command("history")
+    assert shown.returncode == 5, shown
+    assert "PL-E250" in shown.stderr, shown.stderr
 
 
 def test_advice_changes_nothing_and_a_plain_loader_is_told(job: Job) -> None:

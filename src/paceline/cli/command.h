@@ -65,6 +65,7 @@ int RunDoctor(Invocation& invocation);
 int RunDrill(Invocation& invocation);
 int RunEvents(Invocation& invocation);
 int RunGoodput(Invocation& invocation);
+int RunHistory(Invocation& invocation);
 int RunLogs(Invocation& invocation);
 int RunOpen(Invocation& invocation);
 int RunPlace(Invocation& invocation);

@@ -52,6 +52,10 @@ void EventLoop::SetNotifier(Notifier* notifier, std::string run_dir) {
   notices_.Start(notifier, std::move(run_dir));
 }
 
+void EventLoop::SetHistory(HistoryKeeper* keeper, JobHistory own) {
+  history_.Start(keeper, std::move(own));
+}
+
 void EventLoop::Begin(const JobSpec& spec, const std::vector<core::Record>& records, bool resumes) {
   resumes_ = resumes;
   submitted_ = spec;
@@ -113,12 +117,26 @@ void EventLoop::Fold(const JobSpec& spec, const std::vector<core::Record>& recor
                            .term = term_.term,
                            .history = history,
                            .memo = ReadMemo(term_.memo)});
+  history_.Recall(&scale_desk_);
+  const std::optional<core::SizeRequested> first = scale_desk_.First(job_.state());
+  if (first.has_value() && job_.WhyNotSize(first->nodes).empty()) Step(*first);
+}
+
+void EventLoop::NoteSizes(Instant now) {
+  history_.Note(now, scale_desk_);
+  if (job_.state().spec.scale != ScaleMode::kAuto) return;  // nothing can be due
+  const auto due = scale_desk_.Due(
+      job_.state(), {.now = now, .created_at = created_at_, .steps_left = StepsLeft(job_)});
+  if (due.has_value() && job_.WhyNotSize(due->nodes).empty()) Step(*due);
 }
 
 void EventLoop::Run() {
   for (;;) {
     const Instant now = clock_.Now();
-    if (IsOver(now)) return;
+    if (IsOver(now)) {
+      history_.Close(now, scale_desk_);
+      return;
+    }
     stack_desk_.PassTime(now);
     Instant deadline = std::min(job_.NextDeadline(), stack_desk_.deadline());
     if (successor_.has_value()) deadline = std::min(deadline, successor_->NextDeadline());

@@ -18,6 +18,7 @@
 #include "paceline/master/clock.h"
 #include "paceline/master/event_queue.h"
 #include "paceline/master/executor.h"
+#include "paceline/master/history/history_desk.h"
 #include "paceline/master/journal/journal.h"
 #include "paceline/master/leases/lease_host.h"
 #include "paceline/master/notify/notice_desk.h"
@@ -55,6 +56,10 @@ class EventLoop {
   // Sets who tells the job's users of failures. Call before Begin. It must outlive the loop.
   void SetNotifier(Notifier* notifier, std::string run_dir);
 
+  // Sets who keeps what this job measures. `own`: see HistoryDesk. Call before Begin. It must
+  // outlive the loop.
+  void SetHistory(HistoryKeeper* keeper, JobHistory own);
+
   // Sets which of the job's masters this is. Call before Begin.
   struct Term {
     uint64_t term = 0;       // 0: no platform gives terms, and the journal is not copied
@@ -91,6 +96,8 @@ class EventLoop {
   void ServeWatcher(wire::WatchId id, Watcher* watcher);
   void ServeWatchers();
   void HearOfLeases();
+  // The samples of a node have ended a window of steps.
+  void NoteSizes(Instant now);
   bool IsOver(Instant now);
   Instant EndOfGoodbye() const;  // after the job's end
   // Everything, for GetStatus alone: the work grows with the number of ranks.
@@ -119,6 +126,7 @@ class EventLoop {
   StackDesk stack_desk_;
   core::PaceDesk pace_desk_;
   core::ScaleDesk scale_desk_;
+  HistoryDesk history_;
   HeatDesk heat_;
   NodeNames names_;
   core::GoodputLedger goodput_;

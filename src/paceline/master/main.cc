@@ -21,6 +21,8 @@
 #include "paceline/base/text.h"
 #include "paceline/master/event_loop.h"
 #include "paceline/master/event_queue.h"
+#include "paceline/master/history/history_keeper.h"
+#include "paceline/master/history/signature.h"
 #include "paceline/master/job_file.h"
 #include "paceline/master/leases/lease_host.h"
 #include "paceline/master/notify/notifier.h"
@@ -224,6 +226,7 @@ class Master {
     const absl::StatusOr<MasterAddress> before = ReadMasterAddress(options.run_dir);
     if (at.port == 0 && before.ok() && !records.empty()) at.port = PortOf(before->addr);
     const std::string& token = credentials.token;
+    JobHistory own_history = StartHistory(spec);
 
     StartPage(token, options.page, records);
     EventLoop loop(&queue_, journal_.get(), &outside_);
@@ -245,6 +248,7 @@ class Master {
                                            .silence_max = spec.job.timers.lost_after_max,
                                            .is_placed = spec.job.is_placed}));
     loop.SetLeases(leases_.get());
+    loop.SetHistory(history_.get(), std::move(own_history));
     StartNotifier(spec.launch);
     loop.SetNotifier(notifier_.get(), options.run_dir);
     loop.SetTerm({options.term, options.survivors,
@@ -289,6 +293,16 @@ class Master {
     });
   }
 
+  // It reads the file while the master opens its ports. Returns what is known of this job.
+  JobHistory StartHistory(const wire::SpecFile& spec) {
+    if (spec.launch.history_place.empty() || spec.job.scale == ScaleMode::kOff) return {};
+    const std::string device = DeviceOf();
+    const std::string signature = SignatureOf(spec.launch, device);
+    history_ = std::make_unique<HistoryKeeper>(spec.launch.history_place, signature);
+    return {
+        .run = spec.job.job_id, .signature = signature, .name = spec.job.name, .device = device};
+  }
+
   void StartNotifier(const LaunchSpec& launch) {
     if (launch.notify_command.empty()) return;
     notifier_ = std::make_unique<Notifier>(NotifyOptions{.command = launch.notify_command,
@@ -308,6 +322,7 @@ class Master {
     return absl::OkStatus();
   }
 
+  std::unique_ptr<HistoryKeeper> history_;
   std::unique_ptr<Notifier> notifier_;  // ends last: it may wait for the user's command
   EventQueue queue_;
   std::unique_ptr<Page> page_;  // before the journal, which tells it of records

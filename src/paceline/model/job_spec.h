@@ -201,6 +201,8 @@ struct LaunchSpec {
   // Run by the master at failures and other news of the job; empty: none.
   std::vector<std::string> notify_command;
   Duration notify_timeout = Duration::Seconds(10);
+  // Folder of the history, in which the master keeps what it measured; "": it keeps none.
+  std::string history_place;
   // How long the master waits at the job's end for the command's last runs.
   Duration notify_end_wait() const {
     if (notify_command.empty()) return Duration();

@@ -318,6 +318,9 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E141", "the job has no tasks", kExitFindings,
      "`paceline tasks` lists the tasks of a job that was started with --tf. A job with a world has "
      "ranks: `paceline status` lists its nodes."},
+    {"PL-E250", "the history cannot be used", kExitFindings,
+     "`paceline history` reads what masters measured of the sizes of their jobs, from the folder "
+     "`[history] place`. A job runs without it."},
     {"PL-E142", "the time of a job of tasks is not measured", kExitFindings,
      "`paceline goodput` divides the time of ranks that work together in a world. Tasks work "
      "alone: "

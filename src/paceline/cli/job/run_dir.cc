@@ -162,6 +162,17 @@ Result<Fd> TakeLock(const std::string& path) {
 
 }  // namespace
 
+std::string HistoryPlace(const std::string& wanted, const Environment& environment,
+                         const std::string& cwd) {
+  if (wanted == "off") return "";
+  const std::string home = LookupOr(environment, "HOME", "");
+  if (wanted.starts_with("~/")) return home + wanted.substr(1);
+  if (!wanted.empty()) return wanted.starts_with("/") ? wanted : Concat(cwd, "/", wanted);
+  const std::string state =
+      LookupOr(environment, "XDG_STATE_HOME", home.empty() ? "" : home + "/.local/state");
+  return state.empty() ? "" : state + "/paceline";
+}
+
 std::string FormatJobCard(const JobCard& card) {
   json text = {{"schema", "paceline.job/1"},
                {"id", card.job_id},

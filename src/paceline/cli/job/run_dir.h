@@ -66,6 +66,11 @@ struct RunDirRequest {
 // returned as it is, even if nothing is there. PL-E023 or PL-E024 if no one job has that name.
 Result<std::string> RunDirOf(const std::string& asked, const Environment& environment);
 
+// The folder of the history (docs/formats/history.md): `wanted`, which may begin with "~/", or the
+// user's state directory. "": nothing is kept, by "off", or because the user has no such directory.
+std::string HistoryPlace(const std::string& wanted, const Environment& environment,
+                         const std::string& cwd);
+
 // Without `wanted` the directory is in ./runs, else in the user's state directory, else in a
 // private one below $TMPDIR or /tmp. Makes the directory (0700) or, to resume, opens it, and takes
 // its lock. Fails if another launcher has the lock, if the directory has a job and `resume` is not

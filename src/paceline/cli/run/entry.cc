@@ -69,4 +69,10 @@ Result<EntryKind> FindEntry(const std::vector<std::string>& words, const EntrySw
   return EntryKind::kScript;
 }
 
+std::string NameOfTarget(const std::string& target) {
+  std::string name = target.substr(target.rfind('/') + 1);
+  if (name.ends_with(".py")) name.resize(name.size() - 3);
+  return name.empty() ? "job" : name;
+}
+
 }  // namespace paceline::cli

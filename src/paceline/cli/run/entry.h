@@ -22,4 +22,7 @@ struct EntrySwitches {
 Result<EntryKind> FindEntry(const std::vector<std::string>& words, const EntrySwitches& switches,
                             const Environment& environment, const HostFacts& facts);
 
+// The name that a job gets from it: "train" for "train.py".
+std::string NameOfTarget(const std::string& target);
+
 }  // namespace paceline::cli

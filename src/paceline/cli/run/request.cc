@@ -7,6 +7,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/job/run_dir.h"
 #include "paceline/cli/run/entry.h"
 #include "paceline/cli/run/interpreter.h"
 #include "paceline/cli/run/task_shape.h"
@@ -433,6 +434,7 @@ class RequestMaker {
     }
     launch.notify_command = settings_.List("notify.command");
     launch.notify_timeout = settings_.Time("notify.timeout");
+    launch.history_place = HistoryPlace(settings_.Text("history.place"), environment_, facts_.cwd);
     launch.keep_warm = settings_.Time("launch.keep_warm");
     // TensorFlow starts threads when it is imported, so no task is a fork of a process that did.
     launch.warm = settings_.OnOff("launch.warm") && !request_.spec.tasks.is_on();
@@ -448,12 +450,6 @@ class RequestMaker {
     if (name.empty()) name = NameOfTarget(launch.target);
     request_.spec.name = ToName(name);
     return std::nullopt;
-  }
-
-  static std::string NameOfTarget(const std::string& target) {
-    std::string name = target.substr(target.rfind('/') + 1);
-    if (name.ends_with(".py")) name.resize(name.size() - 3);
-    return name.empty() ? "job" : name;
   }
 
   Check TakeSignals() {

@@ -199,6 +199,9 @@ constexpr PlainRow kPlain[] = {
      .default_text = "0.6",
      .help =
          "speed that the last node must add, as a part of the first node's: above 0, at most 1"},
+    {.key = "history.place",
+     .help = "folder in which the master keeps what it measured of a job's sizes, for later runs "
+             "of the same script; unset: $XDG_STATE_HOME/paceline; off: nothing is kept"},
     {.key = "notify.command",
      .kind = kList,
      .help = "program and arguments that the master runs on a failure, a hang, a recovery and the "

@@ -57,16 +57,14 @@ std::string InRealFolder(const std::string& path) {
   return Concat(real, "/", slash == std::string::npos ? path : path.substr(slash + 1));
 }
 
-// The file may be another user's. Its schema must hold no query or program: a view in place of a
-// table can go on without end.
-void Distrust(sqlite3* db) {
+}  // namespace
+
+void DistrustDatabase(sqlite3* db) {
   sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_VIEW, 0, nullptr);
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
 }
-
-}  // namespace
 
 void SqliteEnd::operator()(sqlite3* db) const { sqlite3_close(db); }
 void SqliteEnd::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -83,7 +81,7 @@ absl::StatusOr<Database> OpenToWrite(const std::string& asked, const char* creat
       nullptr);
   Database db(raw);
   if (result != SQLITE_OK) return JournalError(raw, path, result);
-  Distrust(raw);
+  DistrustDatabase(raw);
   sqlite3_extended_result_codes(raw, 1);
   sqlite3_busy_timeout(raw, 5000);  // a command that reads the file locks it for milliseconds
   RETURN_IF_ERROR(Execute(raw, path, "PRAGMA journal_mode = WAL"));
@@ -122,7 +120,7 @@ absl::StatusOr<Database> OpenToRead(const std::string& asked) {
         result == SQLITE_CANTOPEN ? absl::StatusCode::kNotFound : absl::StatusCode::kUnavailable,
         path + ": " + sqlite3_errstr(result));
   }
-  Distrust(raw);
+  DistrustDatabase(raw);
   sqlite3_busy_timeout(raw, 2000);
   RETURN_IF_ERROR(Execute(raw, path, "PRAGMA query_only = 1"));
   ASSIGN_OR_RETURN(const uint64_t version, SchemaOf(raw, path));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the two journals: SQLite calls as Status, rows as records.
+// Internal to the files of the master: SQLite calls as Status, rows as records.
 
 #include <cstdint>
 #include <functional>
@@ -27,6 +27,10 @@ struct SqliteEnd {
 };
 using Database = std::unique_ptr<sqlite3, SqliteEnd>;
 using Statement = std::unique_ptr<sqlite3_stmt, SqliteEnd>;
+
+// Refuses queries and programs in the file's schema, which may be another user's: a view in place
+// of a table can go on without end.
+void DistrustDatabase(sqlite3* db);
 
 // Opens the file for its master. A missing file is made, and `create` makes its tables. Every
 // commit is durable. SQLite moves its log into the file after `log_pages` pages. PL-E036: a newer

@@ -19,7 +19,7 @@ Result<TransformerSize> ReadVit(const nlohmann::json& config) {
     return Failure{.kind = FailureKind::kInvalid, .message = "the image has too many patches"};
   }
   size.sequence = side * side + 1;  // and the class
-  // The embedding and the head are small: a patch of three colours, and the class tokenes.
+  // The embedding and the head are small: a patch of three colours, and the class tokens.
   size.vocabulary = 1000;
   return size;
 }

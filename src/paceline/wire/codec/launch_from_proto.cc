@@ -72,6 +72,7 @@ absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
   to->stdin_start = from.stdin_start();
   to->notify_command.assign(from.notify_command().begin(), from.notify_command().end());
   TAKE_GIVEN(notify_timeout)
+  to->history_place = from.history_place();
   return Take(from.console(), &to->console);
 }
 

@@ -21,7 +21,8 @@ absl::Status NotUtf8(std::string_view what) {
 absl::Status CheckTexts(const LaunchSpec& launch) {
   for (const std::string* text :
        {&launch.target, &launch.cwd, &launch.python, &launch.role, &launch.run_id, &launch.log_dir,
-        &launch.local_addr, &launch.numa_binding, &launch.console.line_prefix_template}) {
+        &launch.local_addr, &launch.numa_binding, &launch.history_place,
+        &launch.console.line_prefix_template}) {
     if (!IsUtf8(*text)) return NotUtf8("\"" + CleanText(*text) + "\"");
   }
   for (const std::vector<std::string>* texts :

@@ -293,6 +293,7 @@ void ToProto(const LaunchSpec& from, pb::LaunchSpec* to) {
   to->set_stdin_start(from.stdin_start);
   for (const std::string& word : from.notify_command) to->add_notify_command(word);
   to->set_notify_timeout(Encode(from.notify_timeout));
+  to->set_history_place(from.history_place);
   Fill(from.console, to->mutable_console());
 }
 
