@@ -13,7 +13,7 @@
 namespace paceline {
 
 struct JobHistory {
-  std::string run;        // unique: the job's id and when it was made
+  std::string run;        // id of the job
   std::string signature;  // equal for two runs of the same script on like hosts
   std::string name;       // of the job, for people
   std::string device;     // of the master's host, for people

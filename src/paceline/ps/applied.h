@@ -36,11 +36,11 @@ class AppliedSets {
   // Every group has the batch now.
   void Add(const PushTag& tag);
 
-  // Only these partitions have a say from now on.
+  // The holding has only these partitions. What others have applied no longer counts.
   void Keep(const PartitionBits& kept);
 
   const AppliedSet& Of(uint32_t partition) const;
-  // What the partition has applied now. It is kept from now on.
+  // Sets what the partition has applied. From now on it is one of the kept partitions.
   void Set(uint32_t partition, const AppliedSet& applied);
 
  private:

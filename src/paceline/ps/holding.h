@@ -47,7 +47,8 @@ class Holding {
 
   // The table's number in this holding, from 0 in order of opening. A table that is open already
   // has the same dim, optimizer, seed and scale (else kExists); its other numbers (rate, epsilon,
-  // betas, initial, budget) become those of `spec`. kInvalid: the rule that the spec violates.
+  // betas, initial, budget) become those of `spec`. kInvalid: the spec violates a rule, which the
+  // message names.
   Result<uint32_t> Open(const TableSpec& spec);
 
   uint32_t tables() const;
@@ -58,8 +59,8 @@ class Holding {
   void Pull(uint32_t table, std::span<const uint64_t> keys, bool is_training,
             std::span<float> rows);
 
-  // Gives rows with these values, keys × dim floats, to keys without a row. Returns how many. Keys
-  // beyond the budget get none.
+  // Makes rows for those keys that have none, with these values (keys × dim floats), as far as the
+  // budget allows. Returns how many rows it made.
   uint64_t Init(uint32_t table, std::span<const uint64_t> keys, std::span<const float> values);
 
   // All or nothing: an answer other than kApplied has changed no row, and `why` says the reason if
@@ -77,7 +78,7 @@ class Holding {
   // what others have applied no longer counts.
   void Keep(const PartitionBits& kept);
 
-  // The partition as bytes, see partition_image.h.
+  // Returns the partition's rows and what it has applied, as an image (partition_image.h).
   std::string SavePartition(uint32_t partition) const;
   // Replaces all rows of the partition, and what it has applied, by those of an image. Opens tables
   // that are not open. Rates and budgets of open tables stay, and a budget refuses no loaded row.

@@ -1,7 +1,5 @@
 // `paceline history`: what earlier runs measured of the sizes of their jobs.
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <string>
 #include <vector>
@@ -12,7 +10,9 @@
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/cli/job/find_job.h"
 #include "paceline/cli/job/run_dir.h"
+#include "paceline/cli/job/size_curve.h"
 #include "paceline/master/clock.h"
 #include "paceline/master/history/history_file.h"
 
@@ -31,7 +31,7 @@ Problem Unreadable(const std::string& place, const absl::Status& status) {
               "folder: [history] place"};
 }
 
-// "1: 0.0713 s, 2: 0.0521 s": nodes, and seconds a step.
+// A curve in one line, as "1: 0.0713 s, 2: 0.0521 s": numbers of nodes, and seconds a step.
 std::string SpeedsText(const std::vector<SizeSpeed>& curve) {
   std::string text;
   for (const SizeSpeed& speed : curve) {
@@ -51,20 +51,13 @@ void ShowRuns(const std::vector<JobHistory>& runs, Output& out) {
   if (out.is_json()) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
     for (const JobHistory& run : runs) {
-      nlohmann::ordered_json curve = nlohmann::ordered_json::array();
-      for (const SizeSpeed& speed : run.curve) {
-        curve.push_back({{"nodes", speed.nodes},
-                         {"step_seconds", speed.step_seconds},
-                         {"error_seconds", speed.error},
-                         {"windows", speed.windows}});
-      }
       list.push_back({{"run", run.run},
                       {"name", run.name},
                       {"signature", run.signature},
                       {"device", run.device},
                       {"at_ms", run.at_ms},
                       {"shares_batch", run.shares_batch},
-                      {"curve", std::move(curve)}});
+                      {"curve", CurveJson(run.curve)}});
     }
     out.DataLine(PrintJson(
         nlohmann::ordered_json{{"schema", "paceline.history/1"}, {"runs", std::move(list)}}));
@@ -96,13 +89,8 @@ int RunHistory(Invocation& invocation) {
                      .why = "its only action is forget",
                      .fix = "paceline history, or paceline history forget [NAME]"});
   }
-  std::string cwd = "/";
-  if (char* name = ::getcwd(nullptr, 0); name != nullptr) {
-    cwd = name;
-    ::free(name);
-  }
-  const std::string place =
-      HistoryPlace(invocation.settings.Text("history.place"), invocation.environment, cwd);
+  const std::string place = HistoryPlace(invocation.settings.Text("history.place"),
+                                         invocation.environment, CurrentDirectory());
   if (place.empty()) {
     return out.Fail({.code = "PL-E250",
                      .what = "no history is kept",

@@ -10,6 +10,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/size_curve.h"
 
 namespace paceline::cli {
 namespace {
@@ -52,17 +53,6 @@ std::string SizeLimits(const wire::SizeStatus& size) {
   return size.unit > 1 ? text + " in steps of " + std::to_string(size.unit) : text;
 }
 
-nlohmann::json CurveJson(const wire::SizeStatus& size) {
-  nlohmann::json curve = nlohmann::json::array();
-  for (const SizeSpeed& speed : size.curve) {
-    curve.push_back({{"nodes", speed.nodes},
-                     {"step_seconds", speed.step_seconds},
-                     {"error_seconds", speed.error},
-                     {"windows", speed.windows}});
-  }
-  return curve;
-}
-
 nlohmann::json TextOrNull(const std::string& text) {
   return text.empty() ? nlohmann::json() : nlohmann::json(text);
 }
@@ -96,7 +86,7 @@ int ShowSize(const wire::JobStatus& status, Output& out) {
         {"best", status.size.best > 0 ? nlohmann::json(status.size.best) : nlohmann::json()},
         {"advice", TextOrNull(status.size.advice)},
         {"hindrance", TextOrNull(status.size.hindrance)},
-        {"curve", CurveJson(status.size)},
+        {"curve", CurveJson(status.size.curve)},
         {"pending", status.pending}};
     out.DataLine(PrintJson(json));
     return kExitDone;

@@ -35,6 +35,11 @@ SizeSpeed SpeedOf(uint32_t nodes, const std::deque<double>& windows) {
 
 bool IsMeasured(const SizeSpeed& speed) { return speed.windows >= ScaleDesk::kWindowsLeast; }
 
+// The nodes of the chosen size have had their time to come.
+bool IsChangeLate(const JobState& state, Instant now) {
+  return now - state.size.at > ScaleDesk::kArrivalPatience;
+}
+
 brain::SizeSample SampleOf(const SizeSpeed& speed) {
   return {.nodes = speed.nodes, .step_seconds = speed.step_seconds, .error = speed.error};
 }
@@ -61,19 +66,15 @@ void ScaleDesk::Remember(const std::vector<JobHistory>& earlier) {
   shared_batch_earlier_ =
       !earlier.empty() && std::all_of(earlier.begin(), earlier.end(),
                                       [](const JobHistory& run) { return run.shares_batch; });
-}
-
-std::optional<brain::Throughput> ScaleDesk::FitEarlier() const {
   std::vector<brain::SizeSample> samples;
   for (const auto& [nodes, speed] : earlier_) samples.push_back(SampleOf(speed));
-  return brain::Throughput::Fit(samples);
+  earlier_speed_ = brain::Throughput::Fit(samples);
 }
 
 std::optional<brain::StepCurve> ScaleDesk::PriorFor(
     const std::vector<brain::SizeSample>& samples) const {
-  const auto earlier = FitEarlier();
-  if (!earlier.has_value()) return std::nullopt;
-  const brain::StepCurve& curve = earlier->curve();
+  if (!earlier_speed_.has_value()) return std::nullopt;
+  const brain::StepCurve& curve = earlier_speed_->curve();
   const auto is_other = [&](const brain::SizeSample& one) {
     const double ratio = one.step_seconds / curve.At(one.nodes);
     return !(ratio > 1 / kLikeness && ratio < kLikeness);
@@ -88,16 +89,15 @@ std::optional<SizeRequested> ScaleDesk::First(const JobState& state) const {
     return std::nullopt;
   }
   if (state.size.nodes > 0 || state.AnyWorldYet()) return std::nullopt;
-  const auto speed = FitEarlier();
   const std::vector<uint32_t> sizes =
       brain::SizesBetween(spec.nodes_min, spec.nodes_max, spec.unit);
-  if (!speed.has_value() || sizes.empty()) return std::nullopt;
+  if (!earlier_speed_.has_value() || sizes.empty()) return std::nullopt;
   const brain::SizeChoice choice =
-      brain::ChooseSize(*speed, {.sizes = sizes,
-                                 .now = sizes.back(),
-                                 .efficiency_least = spec.efficiency_least,
-                                 .outlook = brain::kOutlookMax,
-                                 .change_cost = Duration()});
+      brain::ChooseSize(*earlier_speed_, {.sizes = sizes,
+                                          .now = sizes.back(),
+                                          .efficiency_least = spec.efficiency_least,
+                                          .outlook = brain::kOutlookMax,
+                                          .change_cost = Duration()});
   return SizeRequested{.nodes = choice.best,
                        .at_once = false,
                        .why = "earlier runs of this script measured " + SizesText(earlier_) +
@@ -115,7 +115,7 @@ void ScaleDesk::Begin(Instant now, const JobState& state) {
   if (left_at_.has_value() && *left_at_ > now) left_at_ = std::nullopt;
   generation_ = state.world->generation;
   nodes_ = nodes;
-  shares_batch_ = is_warm_ = false;
+  is_warm_ = false;
   mark_ = std::nullopt;
   windows_here_ = 0;
 }
@@ -124,7 +124,7 @@ bool ScaleDesk::Take(Instant now, const JobState& state, const std::vector<RankS
   if (!state.world.has_value() || state.spec.scale == ScaleMode::kOff) return false;
   if (generation_ != state.world->generation) Begin(now, state);
   if (state.size.is_measured && state.size.nodes > state.world->seats.size() &&
-      now - state.size.at > kArrivalPatience) {
+      IsChangeLate(state, now)) {
     unreached_ = std::min(unreached_, state.size.nodes);
   }
   bool has_ended = false;
@@ -201,8 +201,8 @@ std::string ScaleDesk::Hindrance(const JobState& state, Instant now) const {
   if (is_by_hand) return "the size was chosen by hand";
   const Duration settle = 2 * cost_.value_or(kCostUnknown);
   if (state.size.nodes > 0 && now - state.size.at < settle) return "the last change is too recent";
-  const bool is_late = now - state.size.at > kArrivalPatience;
-  if (state.size.nodes > 0 && state.size.nodes != state.world->seats.size() && !is_late) {
+  if (state.size.nodes > 0 && state.size.nodes != state.world->seats.size() &&
+      !IsChangeLate(state, now)) {
     return "the job is on its way to " + Counted(state.size.nodes, "node");
   }
   return "";

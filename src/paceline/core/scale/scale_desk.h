@@ -3,10 +3,10 @@
 // What size the job should have, measured while it trains. Docs: docs/guides/scaling.md.
 //
 // The desk keeps the step times of the sizes that the job had, outside of the job: they are not in
-// the journal. A new master measures anew, and so does the next run of the script; what was
-// measured before is their prior (model/job_history.h). A step takes equally long on all ranks of a
-// world, so those of rank 0 are enough. They are cut into windows of kWindowSteps; warm-up is left
-// out, and saves, evaluation and the longest step of each block are not in the sums
+// the journal. A new master measures anew, and so does the next run of the script. The fit takes
+// the step times of earlier runs (model/job_history.h) as its prior. A step takes equally long on
+// all ranks of a world, so those of rank 0 are enough. They are cut into windows of kWindowSteps;
+// warm-up is left out, and saves, evaluation and the longest step of each block are not in the sums
 // (model/rank_sample.h). A size is known by the median of its windows, which a short disturbance
 // does not move.
 
@@ -71,14 +71,13 @@ class ScaleDesk {
  private:
   void Begin(Instant now, const JobState& state);
   std::string Hindrance(const JobState& state, Instant now) const;
-  std::optional<brain::Throughput> FitEarlier() const;
   // The curve of earlier runs; none if what is measured now differs from it too much.
   std::optional<brain::StepCurve> PriorFor(const std::vector<brain::SizeSample>& samples) const;
   std::vector<uint32_t> SizesFor(const JobState& state) const;
 
   Generation generation_;
-  uint32_t nodes_ = 0;  // of the world
-  bool shares_batch_ = false;
+  uint32_t nodes_ = 0;              // of the world
+  bool shares_batch_ = false;       // by the newest sample of any world
   bool is_warm_ = false;            // the first window of the world has passed
   std::optional<StepSums> mark_;    // at the window's begin
   size_t windows_here_ = 0;         // in this world
@@ -87,6 +86,7 @@ class ScaleDesk {
   std::optional<Duration> cost_;    // of the newest change
   std::map<uint32_t, std::deque<double>> windows_;  // step times by size, oldest first
   std::map<uint32_t, SizeSpeed> earlier_;           // by size, of the newest run that had it
+  std::optional<brain::Throughput> earlier_speed_;  // fitted to them
   bool shared_batch_earlier_ = false;
   uint32_t unreached_ = UINT32_MAX;  // the smallest size for which the nodes did not come
 };

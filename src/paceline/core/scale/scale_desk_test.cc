@@ -279,5 +279,16 @@ TEST_F(ScaleDeskTest, GivesUpASizeWhoseNodesDoNotCome) {
   EXPECT_LT(due->nodes, wanted);
 }
 
+// A job may end just after its size changed: what is kept of it must still say so.
+TEST_F(ScaleDeskTest, ASharedBatchIsKnownBeforeTheNewWorldHasSamples) {
+  Form(6);
+  Train(4);
+  ASSERT_TRUE(desk_.shares_batch());
+  Form(2);
+  const RankSample other{.generation = Generation(generation_), .rank = Rank(1), .sums = {}};
+  desk_.Take(now_, state_, {other});
+  EXPECT_TRUE(desk_.shares_batch());
+}
+
 }  // namespace
 }  // namespace paceline::core

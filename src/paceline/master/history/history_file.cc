@@ -96,28 +96,21 @@ absl::StatusOr<HistoryFile> HistoryFile::OpenExisting(const std::string& folder)
 
 absl::StatusOr<HistoryFile> HistoryFile::OpenAt(const std::string& folder, bool may_make) {
   const std::string path = folder + "/history.db";
+  if (may_make) MakeDatabaseFile(path);
   struct stat found {};
-  const bool is_new = ::lstat(path.c_str(), &found) != 0;
-  if (!is_new && !S_ISREG(found.st_mode)) {
+  if (::lstat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
     return MakeStatus(absl::StatusCode::kUnavailable, path + ": is no regular file");
   }
   sqlite3* raw = nullptr;
-  const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX;
-  const mode_t before = umask(0077);
   const int result =
-      sqlite3_open_v2(path.c_str(), &raw, may_make ? flags | SQLITE_OPEN_CREATE : flags, nullptr);
+      sqlite3_open_v2(path.c_str(), &raw, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
   HistoryFile file(path, Database(raw));
-  absl::Status status = result == SQLITE_OK ? absl::OkStatus() : HistoryError(raw, path, result);
-  if (status.ok()) {
-    DistrustDatabase(raw);
-    sqlite3_limit(raw, SQLITE_LIMIT_LENGTH, kRowBytesMax);
-    sqlite3_busy_timeout(raw, kBusyMs);
-    absl::StatusOr<int> version = HistorySchemaOf(raw, path);
-    status = version.status();
-    if (status.ok() && *version == 0 && may_make) status = RunHistorySql(raw, path, kCreateHistory);
-  }
-  umask(before);
-  RETURN_IF_ERROR(status);
+  if (result != SQLITE_OK) return HistoryError(raw, path, result);
+  DistrustDatabase(raw);
+  sqlite3_limit(raw, SQLITE_LIMIT_LENGTH, kRowBytesMax);
+  sqlite3_busy_timeout(raw, kBusyMs);
+  ASSIGN_OR_RETURN(const int version, HistorySchemaOf(raw, path));
+  if (version == 0 && may_make) RETURN_IF_ERROR(RunHistorySql(raw, path, kCreateHistory));
   return file;
 }
 

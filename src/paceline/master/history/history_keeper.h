@@ -32,7 +32,8 @@ class HistoryKeeper {
   HistoryKeeper(const HistoryKeeper&) = delete;
   HistoryKeeper& operator=(const HistoryKeeper&) = delete;
 
-  // The newest runs first. Waits for them at most kReadPatience; none if they come later.
+  // Returns the earlier runs, the newest first. Waits at most kReadPatience for the file, and
+  // returns none if that is too short.
   std::vector<JobHistory> Earlier();
   // Written soon. Replaces one that waits.
   void Put(JobHistory history);

@@ -66,15 +66,17 @@ void DistrustDatabase(sqlite3* db) {
   sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_TRIGGER, 0, nullptr);
 }
 
+void MakeDatabaseFile(const std::string& path) {
+  Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+}
+
 void SqliteEnd::operator()(sqlite3* db) const { sqlite3_close(db); }
 void SqliteEnd::operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
 
 absl::StatusOr<Database> OpenToWrite(const std::string& asked, const char* create, int log_pages) {
   sqlite3* raw = nullptr;
   const std::string path = InRealFolder(asked);
-  // SQLite gives its other files the mode of this one. Only a new file is opened here: to close a
-  // descriptor of a database would end the locks that this process has on it.
-  Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  MakeDatabaseFile(path);
   const int result = sqlite3_open_v2(
       path.c_str(), &raw,
       SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW,

@@ -32,6 +32,10 @@ using Statement = std::unique_ptr<sqlite3_stmt, SqliteEnd>;
 // of a table can go on without end.
 void DistrustDatabase(sqlite3* db);
 
+// Makes the file with mode 0600, unless there is one. SQLite gives its other files the same mode.
+// An existing file is not opened: closing a descriptor would end this process's locks on it.
+void MakeDatabaseFile(const std::string& path);
+
 // Opens the file for its master. A missing file is made, and `create` makes its tables. Every
 // commit is durable. SQLite moves its log into the file after `log_pages` pages. PL-E036: a newer
 // version wrote the file.

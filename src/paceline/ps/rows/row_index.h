@@ -57,7 +57,7 @@ class RowIndex {
 
   void Clear(Pages* pages);
 
-  // Bytes that the next Add takes beside those of the array now.
+  // Returns by how many bytes the array grows at the next Add.
   size_t GrowthBytes() const {
     return IsFull() ? (NextCount() - bucket_count_) * sizeof(Bucket) : 0;
   }

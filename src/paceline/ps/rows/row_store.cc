@@ -24,7 +24,7 @@ uint32_t RowStore::Add() {
 void RowStore::AddBlock() {
   const size_t bytes = row_bytes() << shift_;
   auto* block = static_cast<float*>(::operator new(bytes, std::align_val_t(kHugePage)));
-  // Not the first one: a small table takes no more memory than it touches.
+  // The first block keeps small pages, so that a small table takes no more memory than it uses.
   if (!blocks_.empty()) ::madvise(block, bytes, MADV_HUGEPAGE);
   blocks_.emplace_back(block);
 }
