@@ -81,7 +81,7 @@ SHORT_TESTS = {
 # an outage, and what it is about is in `make test` by another test. A name with its parameters is
 # that case alone.
 LONG_TESTS = {
-    "test_a_job_finds_its_size_and_loses_no_step",
+    "test_a_job_finds_its_size_and_the_next_run_begins_with_it",
     "test_advice_changes_nothing_and_a_plain_loader_is_told",
     "test_a_claim_of_another_host_that_is_silent_is_taken_over",
     "test_a_command_that_hangs_is_killed_and_told_once",
