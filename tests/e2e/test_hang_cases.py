@@ -31,7 +31,8 @@ SEEMS_HUNG = 12.0  # well beyond it
 TRIALS_OF_SCRIPT = 3
 # A rank may be stopped in the middle of a collective, which some of the others have left by then.
 CALL = (r"\w+ \d+ of (?:the world \([\w.:]+\)"
-        r"|group (?:1 \(ranks 0-[13], created first\)|2 \(ranks 0-[13], created second\)) at [\w.:]+\b)")
+        r"|group (?:1 \(ranks 0-[13], created first\)|2 \(ranks 0-[13], created second\))"
+        r" at [\w.:]+\b)")
 WAITERS = rf"Ranks? [\d, and]+ waited \d+\.\d s for it in {CALL}\."
 OTHERS = rf"Ranks 0, 2 and 3 waited \d+\.\d s for it in {CALL}\."
 

@@ -12,14 +12,14 @@ import os
 import time
 import tomllib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 from paceline._base import arguments
 from paceline._data import lease_errors
-from paceline._data.lease_holder import LeaseHolder, Resume, terms_text
+from paceline._data.lease_holder import SLICE_SECONDS, LeaseHolder, Resume, terms_text
 from paceline._data.order import Json
 from paceline.errors import ArgumentError, DataError
 from paceline.sources.live import Record, Source, Start, open_source, scheme_of
@@ -74,8 +74,10 @@ class Stream:
         self.name = os.path.basename(folder) or self.scheme if name is None else name
         arguments.text("Stream", "name", self.name, bytes_max=200)
 
-    def open(self) -> Source:
-        return open_source(self.url, start=self.start, settings=self._settings())
+    def open(self, *, is_first: bool = True) -> Source:
+        """The source. `is_first`: no run of the stream has begun yet; else `start` has passed."""
+        start = self.start if is_first else "earliest"
+        return open_source(self.url, start=start, settings=self._settings())
 
     def _settings(self) -> dict[str, str]:
         if self._secrets is None:
@@ -169,6 +171,7 @@ class LiveLoader(LeaseHolder):
         self._again: deque[_Batch] = deque()  # handed out, and not done
         self._current: _Batch | None = None
         self._gathered: _Batch | None = None
+        self._polled: deque[Record] = deque()  # read, and in no batch yet
         self._looked = 0.0
         self._is_running = False
         self._checks: deque[bool] = deque(maxlen=REFUSED_WINDOW)
@@ -235,6 +238,17 @@ class LiveLoader(LeaseHolder):
     def _gather(self, patience_max: float | None = None) -> _Batch:
         """The next samples: as many as a batch has, or fewer after `wait`, or none for now."""
         batch = self._gathered = _Batch()
+        try:
+            self._fill(batch, patience_max)
+        except BaseException:
+            if batch.samples or batch.until:
+                self._again.appendleft(batch)  # the loop may go on
+            raise
+        finally:
+            self._gathered = None
+        return batch
+
+    def _fill(self, batch: _Batch, patience_max: float | None) -> None:
         size = self.batch or 1
         until: float | None = None
         if time.monotonic() - self._looked >= self._look_seconds:
@@ -251,26 +265,24 @@ class LiveLoader(LeaseHolder):
                 if not batch.samples and batch.until:
                     break  # only refused records so far
             self._take()
-            patience = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - now)
-            records = self._source.poll(size - len(batch.samples), max(patience, 0.0))
-            for record in records:
-                self._take_record(record, batch)
+            if not self._polled:
+                patience = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - now)
+                self._polled += self._source.poll(size - len(batch.samples), max(patience, 0.0))
+            while self._polled and len(batch.samples) < size:
+                self._take_record(self._polled[0], batch)
+                self._polled.popleft()
             if batch.samples and until is None:
                 until = time.monotonic() + self._wait
-        self._gathered = None
-        return batch
 
     def _take_record(self, record: Record, batch: _Batch) -> None:
         reading = self._readings.get(record.partition)
         if reading is None:
             return
+        if record.is_gap:
+            self._skip(reading, record.offset)
+            return
         ordinal = reading.ordinal(record.offset)
         if ordinal < reading.next:
-            return
-        if ordinal >= reading.end:  # of a part: others have done what follows
-            reading.next = reading.end
-            batch.until[reading.lease] = reading.end
-            self._source.close(reading.name)
             return
         if ordinal >= reading.first + _PARTITION:
             raise DataError(
@@ -279,15 +291,25 @@ class LiveLoader(LeaseHolder):
                 why="this data set has read 2^36 offsets of it",
                 fix="another name= for the stream, so that it begins anew",
             )
-        reading.next = ordinal + 1
-        batch.until[reading.lease] = ordinal + 1
+        if ordinal >= reading.end:  # of a part: others have done what follows
+            reading.next = reading.end
+            batch.until[reading.lease] = reading.end
+            self._source.close(reading.name)
+            return
+        refusal: Exception | None = None
+        sample: Any = None
         try:
             value = record.value
             if isinstance(value, bytes) and len(value) > RECORD_BYTES_MAX:
                 raise ValueError(f"the record has {len(value)} bytes, more than 16 MiB")
             sample = value if self.stream.decode is None else self.stream.decode(value)
         except Exception as error:
-            self._refuse_record(reading, ordinal, error)
+            refusal = error
+        # Only now: an interrupted decode has not made anything of the record.
+        reading.next = ordinal + 1
+        batch.until[reading.lease] = ordinal + 1
+        if refusal is not None:
+            self._refuse_record(reading, ordinal, refusal)
             return
         self._note_check(is_refused=False)
         batch.samples.append((reading.lease, sample))
@@ -322,8 +344,16 @@ class LiveLoader(LeaseHolder):
     @property
     def _source(self) -> Source:
         if self._source_or_none is None:
-            self._source_or_none = self.stream.open()
+            self._source_or_none = self.stream.open(is_first=self._is_first())
         return self._source_or_none
+
+    def _is_first(self) -> bool:
+        """Whether no run of this data set has found a partition yet, as far as the ledger knows."""
+        while True:
+            what, _lease, _begin, known, text = self._reader.known(SLICE_SECONDS)
+            if what == "complete":
+                return known == 0
+            self._refuse(what, text)
 
     def _look(self) -> None:
         """Tells the ledger what this process sees, and obeys its recalls."""
@@ -372,6 +402,8 @@ class LiveLoader(LeaseHolder):
     def _skip(self, reading: _Reading, at: int) -> None:
         """Retention has eaten the records up to offset `at`."""
         until = min(reading.ordinal(at), reading.end)
+        if until <= reading.next:
+            return
         why = f"retention has eaten offsets {reading.offset(reading.next)} to {at - 1}"
         logging.getLogger("paceline").warning(
             "a gap in the stream %s, partition %s: %s", self.name, reading.name, why)
@@ -384,6 +416,9 @@ class LiveLoader(LeaseHolder):
         if self._readings.get(reading.name) is reading:
             del self._readings[reading.name]
             self._source.close(reading.name)
+            # Of a reading that may begin again before them.
+            kept = (one for one in self._polled if one.partition != reading.name)
+            self._polled = deque(kept)
 
     def _forget(self, lease: int) -> None:
         """Another worker goes on with this lease's records that are not done."""
@@ -401,6 +436,7 @@ class LiveLoader(LeaseHolder):
             self._stop(reading)
         self._current = self._gathered = None
         self._again.clear()
+        self._polled.clear()
 
     def _terms(self) -> Json:
         return {"stream": self.stream.scheme, "of": self.stream.of}
@@ -430,9 +466,22 @@ def refuse_options(options: dict[str, Any], names: tuple[str, ...]) -> None:
     """Raise ArgumentError for arguments of data sets of fixed size."""
     for name in (*names, "drop_last", "uneven"):
         if name in options:
-            raise ArgumentError(
-                what=f"{_WHERE} has no argument {name} for a stream",
-                where=_WHERE,
-                why="a stream has no epochs and no equal shares; a lease is a whole partition",
-                fix=f"leave {name} out",
-            )
+            raise _of_no_stream(
+                name, "a stream has no epochs and no equal shares; a lease is a whole partition")
+
+
+def refuse_reading(options: dict[str, Any], names: Iterable[str]) -> None:
+    """Raise ArgumentError for arguments of a DataLoader."""
+    for name in names:
+        if name in options:
+            raise _of_no_stream(
+                name, "a stream is read in this process, without the workers of a DataLoader")
+
+
+def _of_no_stream(name: str, why: str) -> ArgumentError:
+    return ArgumentError(
+        what=f"{_WHERE} has no argument {name} for a stream",
+        where=_WHERE,
+        why=why,
+        fix=f"leave {name} out",
+    )

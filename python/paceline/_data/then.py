@@ -100,7 +100,7 @@ class ThenLoader:
 
 
 # Arguments that only one of the two loaders knows.
-_OF_HISTORY = ("epochs", "lease", "ahead", "failures", "bad_samples")
+OF_HISTORY = ("epochs", "lease", "ahead", "failures", "bad_samples")
 _OF_LIVE = ("wait",)
 
 Options = dict[str, Any]
@@ -117,7 +117,7 @@ def made_for(
     `make` is the class of the loader of history; `of_live` gives the stream's loader its arguments.
     """
     if isinstance(data, Stream):
-        refuse_options(options, _OF_HISTORY)
+        refuse_options(options, OF_HISTORY)
         return LiveLoader(data, **of_live(options))
     if not isinstance(data, Then):
         return None
@@ -126,5 +126,5 @@ def made_for(
     own["name"] = f"{options.get('name') or data.live.name}-history"
     if options.get("resume") == "checkpoint":
         own["uneven"] = True  # workers do not leave the history at one step
-    live = {key: value for key, value in options.items() if key not in _OF_HISTORY}
+    live = {key: value for key, value in options.items() if key not in OF_HISTORY}
     return ThenLoader(make(data.history, **own), LiveLoader(data.live, **of_live(live)))

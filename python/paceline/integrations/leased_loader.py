@@ -12,7 +12,8 @@ from paceline._data import leases as data_leases
 from paceline._data.lease_holder import Resume
 from paceline._data.lease_piece import Piece
 from paceline._data.leases import Policy
-from paceline._data.then import made_for
+from paceline._data.live import Stream, refuse_reading
+from paceline._data.then import OF_HISTORY, made_for
 from paceline.integrations.elastic_loader import (
     Reading,
     make_loader,
@@ -26,12 +27,22 @@ _OF_LIVE = ("wait", "name", "resume", "deadline")
 
 
 def _of_live(options: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a stream's loader, which reads in this process and has no DataLoader."""
+    """The arguments of a stream's loader, which reads in this process and has no DataLoader.
+
+    Other arguments are those of a history before the stream.
+    """
     return {
         **{key: value for key, value in options.items() if key in _OF_LIVE},
         "batch": options.get("batch_size", 1),
         "collate": options.get("collate_fn") or default_collate,
     }
+
+
+@arguments.known(
+    "LeasedLoader", more=(*_OF_LIVE, "batch_size", "collate_fn", *OF_HISTORY),
+    hints={"batch": "batch_size=", "collate": "collate_fn="})
+def _stream_loader(stream: Stream, **options: Any) -> Any:
+    return made_for(LeasedLoader, stream, options, _of_live)
 
 
 class _Batches:
@@ -82,6 +93,9 @@ class LeasedLoader(data_leases.LeasedLoader):
     """
 
     def __new__(cls, data: Any, **options: Any) -> Any:
+        if isinstance(data, Stream):
+            refuse_reading(options, Reading.__annotations__.keys() - {"collate_fn"})
+            return _stream_loader(data, **options)
         return made_for(cls, data, options, _of_live) or object.__new__(cls)
 
     @arguments.known(

@@ -18,6 +18,7 @@ from paceline.errors import DataError
 from paceline.sources.live import Part, Record, Start
 
 ROWS = 4096  # of a file that are decoded at once
+LOOK_SHARE = 0.05  # of the time, at most, is spent on looking for new files
 
 
 def open_source(url: str, start: Start, settings: Mapping[str, str]) -> "Growing":
@@ -42,18 +43,25 @@ class Growing:
                 why=f"start={start!r} and {len(settings)} settings were given",
                 fix='start="earliest", or start="latest" to leave out the files that are there',
             )
-        self._left_out: set[str] | None = None if start == "latest" else set()
+        self._leaves_out = start == "latest"  # what the first look finds
+        self._look_after = 0.0
+        self._written: dict[str, set[str]] = {}  # by file of Spark's log: names of its files
         self._known: dict[str, Part] = {}
         self._unread: set[str] = set()  # told as unreadable
         self._readers: dict[str, Iterator[Record]] = {}
         self._schema: tuple[str, Any] | None = None
 
     def partitions(self) -> list[Part]:
-        paths = self._paths()
-        if self._left_out is None:
-            self._left_out = set(paths)
-        for path in paths:
-            if path in self._known or path in self._left_out:
+        began = time.monotonic()
+        if began >= self._look_after:
+            self._look()
+            now = time.monotonic()
+            self._look_after = now + (now - began) * (1 / LOOK_SHARE - 1)
+        return list(self._known.values())
+
+    def _look(self) -> None:
+        for path in self._paths():
+            if path in self._known:
                 continue
             try:
                 rows = self._parquet.ParquetFile(path).metadata.num_rows
@@ -64,8 +72,11 @@ class Growing:
                         "%s is not a complete Parquet file yet: %s", path, error)
                 continue
             if rows > 0:
-                self._known[path] = Part(path, 0, rows)
-        return list(self._known.values())
+                self._known[path] = Part(path, rows if self._leaves_out else 0, rows)
+        if self._leaves_out:
+            # The ledger learns by it that the stream has begun, if there is no file yet.
+            self._known[self._pattern] = Part(self._pattern, 1, 1)
+            self._leaves_out = False
 
     def open(self, name: str, offset: int) -> int:
         self._readers[name] = self._records(name, offset)
@@ -96,11 +107,26 @@ class Growing:
         shown = [path for path in glob.glob(self._pattern)
                  if not os.path.basename(path).startswith((".", "_"))]
         folders = {os.path.dirname(path) for path in shown}
-        written = {folder: _of_spark(folder) for folder in folders}
+        written = {folder: self._of_spark(folder) for folder in folders}
         return sorted(
             path for path in shown
             if (names := written[os.path.dirname(path)]) is None
             or os.path.basename(path) in names)
+
+    def _of_spark(self, folder: str) -> set[str] | None:
+        """The names of the files that Spark has committed. None: Spark does not write here."""
+        log = os.path.join(folder, "_spark_metadata")
+        if not os.path.isdir(log):
+            return None
+        names: set[str] = set()
+        for path in glob.glob(os.path.join(log, "[0-9]*")):
+            if path not in self._written:
+                try:
+                    self._written[path] = _names_in(path)
+                except FileNotFoundError:
+                    continue  # Spark has put it into a later, compact one
+            names |= self._written[path]
+        return names
 
     def _records(self, path: str, offset: int) -> Iterator[Record]:
         try:
@@ -149,17 +175,13 @@ def _columns(schema: Any) -> str:
     return ", ".join(f"{field.name} {field.type}" for field in schema)
 
 
-def _of_spark(folder: str) -> set[str] | None:
-    """The names of the files that Spark has committed. None: Spark does not write this folder."""
-    log = os.path.join(folder, "_spark_metadata")
-    if not os.path.isdir(log):
-        return None
+def _names_in(path: str) -> set[str]:
+    """The files that a file of Spark's log names. It does not change once it has its name."""
     names: set[str] = set()
-    for path in glob.glob(os.path.join(log, "[0-9]*")):
-        with open(path, encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("{"):
-                    entry = json.loads(line)
-                    if entry.get("action") == "add":
-                        names.add(os.path.basename(unquote(entry["path"])))
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            if line.startswith("{"):
+                entry = json.loads(line)
+                if entry.get("action") == "add":
+                    names.add(os.path.basename(unquote(entry["path"])))
     return names

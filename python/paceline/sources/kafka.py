@@ -53,6 +53,7 @@ class Kafka:
         self._bases: dict[int, int] = {}
         self._open: dict[int, int] = {}  # partition → the next offset that is expected
         self._told = 0.0
+        self._failed: DataError | None = None  # raised by the next poll
         # An application's settings first; those that counts depend on cannot be changed.
         self._consumer: Any = confluent_kafka.Consumer({
             "queued.max.messages.kbytes": BUFFER_KIB,
@@ -80,14 +81,16 @@ class Kafka:
             self._tell(found.error)
             return []
         is_first = not self._bases
+        added: dict[int, int] = {}
         for number in sorted(found.partitions):
             if number in self._bases:
                 continue
             try:
-                self._bases[number] = self._base(number, is_first=is_first)
+                added[number] = self._base(number, is_first=is_first)
             except self._kafka.KafkaException as error:
                 self._tell(error)
-                return []
+                return []  # the next look is as much the first one as this
+        self._bases |= added
         return [Part(str(number), base) for number, base in sorted(self._bases.items())]
 
     def open(self, name: str, offset: int) -> int:
@@ -107,13 +110,19 @@ class Kafka:
         return first
 
     def poll(self, most: int, seconds: float) -> list[Record]:
+        failed, self._failed = self._failed, None
+        if failed is not None:
+            raise failed
         if not self._open:
             time.sleep(seconds)
             return []
         records: list[Record] = []
         for message in self._consumer.consume(most, timeout=seconds):
             if (error := message.error()) is not None:
-                self._take_error(message, error)
+                try:
+                    records += self._take_error(message, error)
+                except DataError as failure:
+                    self._failed = failure  # the records before it count
                 continue
             number, offset = message.partition(), message.offset()
             if offset < self._open.get(number, 1 << 63):
@@ -147,15 +156,17 @@ class Kafka:
             return found.offset if found.offset >= 0 else high
         return high
 
-    def _take_error(self, message: Any, error: Any) -> None:
+    def _take_error(self, message: Any, error: Any) -> list[Record]:
+        """Returns the gap, if retention was faster than this reader."""
         code = error.code()
         if code == self._code._AUTO_OFFSET_RESET:
             # Retention was faster than this reader, or the topic was made anew.
-            number = message.partition()
-            if number in self._open:
-                wanted = self._open[number]
-                self.close(str(number))
-                self.open(str(number), wanted)
+            name = str(message.partition())
+            wanted = self._open.get(int(name))
+            if wanted is not None:
+                self.close(name)
+                at = self.open(name, wanted)
+                return [Record(name, at, None, is_gap=True)] if at > wanted else []
         elif code in (self._code.UNKNOWN_TOPIC_OR_PART, self._code._UNKNOWN_PARTITION):
             raise self._gone()
         elif code in (self._code.TOPIC_AUTHORIZATION_FAILED, self._code._AUTHENTICATION):
@@ -167,6 +178,7 @@ class Kafka:
             )
         else:
             self._tell(error)
+        return []
 
     def _tell(self, error: object) -> None:
         """A failure that may pass. Said at most once a minute."""

@@ -24,7 +24,10 @@ Start = str | datetime
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A partition: where the stream's first run begins, and its number of records."""
+    """A partition: where the stream's first run begins, and its number of records.
+
+    A partition whose base is its number of records is left out: the stream begins after it.
+    """
 
     name: str
     base: int
@@ -36,6 +39,8 @@ class Record:
     partition: str
     offset: int
     value: Any
+    is_gap: bool = False
+    """No record: those before `offset` that were not read do not exist any more."""
 
 
 class Source(Protocol):

@@ -66,6 +66,12 @@ void BindOpen(nanobind::module_& module) {
 
 void BindStreams(nanobind::class_<LeaseReader>& reader) {
   reader
+      .def(
+          "known",
+          [](LeaseReader& reader, double timeout) {
+            return ToTuple(reader.Known(Seconds(timeout)));
+          },
+          nanobind::arg("timeout"), Release())
       .def("found", &LeaseReader::Found, nanobind::arg("name"), nanobind::arg("base"),
            nanobind::arg("records"), Release())
       .def(

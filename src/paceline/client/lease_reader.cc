@@ -159,6 +159,13 @@ void LeaseReader::Fail(uint64_t lease, OrdinalRange bad) {
 
 // ---- streams ----
 
+LeaseReader::Taken LeaseReader::Known(Duration timeout) {
+  std::unique_lock lock(mutex_);
+  if (!Await(&lock, timeout, [this] { return ended_ || known_; }) && !is_ending_) return {};
+  if (const auto ended = Ended()) return *ended;
+  return {.what = What::kComplete, .range = {0, *known_}};
+}
+
 void LeaseReader::Found(const std::string& name, uint64_t base, uint64_t records) {
   const std::lock_guard lock(mutex_);
   const LeaseFrame frame{.op = LeaseOp::kFound, .begin = base, .end = records, .text = name};

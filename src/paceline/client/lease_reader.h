@@ -69,8 +69,11 @@ class LeaseReader {
   // Reports that a part of the lease cannot be done. Returns the rest of the lease as well.
   void Fail(uint64_t lease, OrdinalRange bad);
 
-  // For streams. Found reports a partition that this process sees (`records`: 0 if it has no end);
-  // it is reported again to another master.
+  // For streams. kComplete when the ledger has told how many partitions of the stream it knew when
+  // this process opened it or rewound it (range.end). None: this is the stream's first run.
+  Taken Known(Duration timeout);
+  // Reports a partition that this process sees (`records`: 0 if it has no end; `base`: the stream
+  // begins after it); it is reported again to another master.
   void Found(const std::string& name, uint64_t base, uint64_t records);
   // Reports records of a lease that nobody trains on, before the ack that covers them.
   void Gap(uint64_t lease, OrdinalRange gap, bool is_refused, const std::string& why);
@@ -180,6 +183,7 @@ class LeaseReader {
   std::string rewind_text_;
   bool is_rewinding_ = false;
   std::map<std::string, LeaseFrame> found_;  // partitions of a stream, by name
+  std::optional<uint64_t> known_;            // partitions that the ledger told
   Counters counters_;
   std::unique_ptr<LeaseBook> own_;  // the ledger, if it is this process's own
   std::deque<LeaseFrame> heard_;    // answers of own_

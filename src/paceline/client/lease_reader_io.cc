@@ -22,7 +22,10 @@ constexpr int kAckMilliseconds = 5;
 
 void LeaseReader::Hear(const LeaseFrame& frame) {
   switch (frame.op) {
-    case LeaseOp::kOpened: is_opening_ = false; return;
+    case LeaseOp::kOpened:
+      is_opening_ = false;
+      if (!known_) known_ = frame.end;
+      return;
     case LeaseOp::kGranted: return HearGranted(frame);
     case LeaseOp::kWait:
       if (const auto request = requests_.find(frame.number); request != requests_.end()) {
@@ -45,7 +48,9 @@ void LeaseReader::Hear(const LeaseFrame& frame) {
       }
       return;
     case LeaseOp::kRewound:
-      if (frame.number == rewind_number_) is_rewinding_ = false;
+      if (frame.number != rewind_number_) return;
+      is_rewinding_ = false;
+      known_ = frame.end;
       return;
     case LeaseOp::kRefused: ended_ = Taken{.what = What::kRefused, .text = frame.text}; return;
     case LeaseOp::kFenced: ended_ = Taken{.what = What::kFenced}; return;

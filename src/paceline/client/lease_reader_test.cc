@@ -229,6 +229,30 @@ LeaseOpen LiveOf() {
   return open;
 }
 
+TEST(LeaseReaderTest, ALaterRunOfAStreamIsToldThatItHasBegun) {
+  TestDir dir;
+  Ledger ledger(dir.path() + "/socket");
+  const LeaseReaderOptions options{.open = LiveOf(), .socket = dir.path() + "/socket"};
+  {
+    auto first = LeaseReader::Open(options);
+    ASSERT_TRUE(first.ok());
+    const LeaseReader::Taken known = (*first)->Known(kPatience);
+    EXPECT_EQ(known.what, What::kComplete);
+    EXPECT_EQ(known.range.end, 0u);
+    (*first)->Found("a", 3, 3);
+    (*first)->Found("b", 0, 0);
+    EXPECT_EQ((*first)->Take(kPatience, true).what, What::kLease);
+    EXPECT_EQ((*first)->Known(kPatience).range.end, 0u) << "it is in the first run still";
+  }
+  ledger.Restart(0);
+  LeaseReaderOptions later = options;
+  ++later.open.incarnation;
+  auto second = LeaseReader::Open(later);
+  ASSERT_TRUE(second.ok());
+  EXPECT_EQ((*second)->Known(kPatience).range.end, 2u);
+  ledger.Stop();
+}
+
 TEST(LeaseReaderTest, AGapIsToldToTheNextMasterBeforeTheAckThatCoversIt) {
   TestDir dir;
   Ledger ledger(dir.path() + "/socket");

@@ -35,13 +35,14 @@ enum class LeaseOp : uint16_t {
   // order that this rank reads; begin: rank; end: the place, as an epoch
   kAgree = 10,
   // Of a stream. text: name of a partition that this process sees; begin: the offset at which the
-  // stream's first run begins there; end: how many records it has, 0 if it has no end
+  // stream's first run begins there; end: how many records it has, 0 if it has no end. begin = end:
+  // the stream begins after this partition
   kFound = 11,
   // Of a stream. lease, begin, end: records there that nobody trains on; text: why. kBlamed: decode
   // refused them; else retention has eaten them
   kGap = 12,
   // Sent to a process.
-  kOpened = 32,   // begin: samples in quarantine
+  kOpened = 32,   // begin: samples in quarantine; end: known partitions of a stream
   kGranted = 33,  // number: of the request, lease, begin, end; text: of a stream: base, name
   kWait = 34,     // number: of the request, which stays open: a kGranted or kComplete follows
   // number: of the request; begin: samples in quarantine; text: the first of them, as many as fit;
@@ -51,7 +52,7 @@ enum class LeaseOp : uint16_t {
   kConfirmed = 37,  // number: that ack and all before it are durable
   kPresented = 38,  // lease, begin: continues there; begin = end: all is done
   kMarked = 39,     // number: of the step; text: the position
-  kRewound = 40,    // number
+  kRewound = 40,    // number; end: known partitions of a stream
   kRefused = 41,    // text: what, why, fix, one a line. The last frame
   kFenced = 42,     // a newer process has replaced it. The last frame
   kDiffers = 43,    // text: the loader; number: the place; begin, end: the differing ranks

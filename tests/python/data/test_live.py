@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import confluent_kafka
 import pyarrow
 import pyarrow.parquet
 import pytest
+from paceline.sources.live import Record
 
 from paceline.data import (
     ArgumentError,
@@ -151,6 +153,90 @@ def test_the_latest_start_leaves_out_what_is_there(broker: tuple[Broker, str]) -
         assert sorted(read(loader, 40)) == list(range(100, 140))
 
 
+def test_an_interrupted_batch_is_handed_out_after_the_interruption(
+    broker: tuple[Broker, str],
+) -> None:
+    cluster, topic = broker
+    cluster.produce(range(100), topic)
+    left = [30]
+
+    def decode(value: bytes) -> int:
+        left[0] -= 1
+        if left[0] == 0:
+            raise KeyboardInterrupt
+        return int(value)
+
+    with LeasedLoader(cluster.stream(topic, decode=decode), batch=50, wait=0.1) as loader:
+        with pytest.raises(KeyboardInterrupt):
+            next(iter(loader))
+        assert Counter(read(loader, 100)) == dict.fromkeys(range(100), 1)
+        assert loader.refused == 0
+
+
+def test_retention_that_overtakes_a_reader_leaves_a_gap(
+    broker: tuple[Broker, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster, topic = broker
+    cluster.produce(range(100), topic)
+    with caplog.at_level(logging.WARNING), LeasedLoader(
+            cluster.stream(topic), batch=10, wait=0.1) as loader:
+        source = loader._source
+        polled = source.poll
+
+        def poll(most: int, seconds: float) -> list[Record]:
+            """What a broker answers that has dropped the first five records of partition 1."""
+            source.poll = polled
+            source.close("1")
+            source.open("1", 5)
+            return [Record("1", 5, None, is_gap=True)]
+
+        source.poll = poll
+        assert sorted(read(loader, 95)) == sorted(set(range(100)) - {1, 5, 9, 13, 17})
+    assert "partition 1: retention has eaten offsets 0 to 4" in caplog.text
+
+
+class Message:
+    """Of a consumer: a record or an error."""
+
+    def __init__(self, offset: int, error: object = None) -> None:
+        self._offset = offset
+        self._error = error
+
+    def error(self) -> object:
+        return self._error
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def value(self) -> bytes:
+        return b"1"
+
+
+def test_records_before_an_error_count(
+    broker: tuple[Broker, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster, topic = broker
+    cluster.produce(range(4), topic)
+    source: Any = cluster.stream(topic).open()
+    source.open("0", 0)
+
+    class Consumer:
+        def consume(self, most: int, timeout: float) -> list[Message]:
+            gone = confluent_kafka.KafkaError(
+                confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+            return [Message(0), Message(1), Message(0, gone), Message(2)]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(source, "_consumer", Consumer())
+        assert [record.offset for record in source.poll(10, 1.0)] == [0, 1, 2]
+        with pytest.raises(DataError, match="the topic is not there"):
+            source.poll(10, 1.0)
+    source.close()
+
+
 def test_a_topic_that_is_not_there_is_an_error(cluster: Broker) -> None:
     with (
         LeasedLoader(cluster.stream("no-such-topic"), batch=4) as loader,
@@ -220,6 +306,16 @@ def test_the_loader_of_torch_reads_streams_too(broker: tuple[Broker, str]) -> No
     assert sorted(seen) == [*range(20), *range(1000, 1040)]
 
 
+def test_the_loader_of_torch_refuses_what_it_would_ignore(cluster: Broker) -> None:
+    from paceline.torch import LeasedLoader as TorchLoader
+
+    for name, fix in (("batch", "batch_size="), ("btach_size", "leave btach_size out"),
+                      ("num_workers", "leave num_workers out"), ("epochs", "leave epochs out")):
+        with pytest.raises(ArgumentError, match=f"has no argument {name}") as refused:
+            TorchLoader(cluster.stream(), **{name: 2})
+        assert fix in str(refused.value)
+
+
 # ---- files ----
 
 
@@ -279,3 +375,45 @@ def test_only_what_spark_has_committed_is_read(tmp_path: Path) -> None:
         assert sorted(read(loader, 10)) == list(range(10))
         assert loader._source.partitions() == [
             part for part in loader._source.partitions() if "good" in part.name]
+
+
+def test_a_later_run_reads_the_files_that_came_between(tmp_path: Path) -> None:
+    """With start="latest", what was there when the first run began is left out, and no more."""
+    write(tmp_path, "old.parquet", 0, 10)
+    stream = files(tmp_path, start="latest")
+    with LeasedLoader(stream, batch=5, wait=0.1, resume="checkpoint") as first:
+        first._look()
+        first.mark(1)
+        state = first.state_dict()
+    write(tmp_path, "new.parquet", 10, 10)
+    with LeasedLoader(stream, batch=5, wait=0.1, resume="checkpoint") as second:
+        second.load_state_dict(state)
+        assert read(second, 10) == list(range(10, 20))
+        write(tmp_path, "newer.parquet", 20, 5)
+        assert read(second, 5) == list(range(20, 25))
+
+
+def test_a_run_that_began_in_an_empty_folder_has_begun(tmp_path: Path) -> None:
+    stream = files(tmp_path, start="latest")
+    with LeasedLoader(stream, batch=5, wait=0.1, resume="checkpoint") as first:
+        first._look()
+        first.mark(1)
+        state = first.state_dict()
+    write(tmp_path, "new.parquet", 10, 10)
+    with LeasedLoader(stream, batch=5, wait=0.1, resume="checkpoint") as second:
+        second.load_state_dict(state)
+        assert read(second, 10) == list(range(10, 20))
+
+
+def test_a_file_of_sparks_log_that_vanishes_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "good.parquet", 0, 10)
+    log = tmp_path / "_spark_metadata"
+    log.mkdir()
+    (log / "0").write_text('v1\n{"path":"file:///x/good.parquet","action":"add"}\n')
+    found = [str(log / "0"), str(log / "1")]  # Spark has removed the second one meanwhile
+    listed = glob.glob
+    monkeypatch.setattr(glob, "glob", lambda of: found if "_spark_metadata" in of else listed(of))
+    with LeasedLoader(files(tmp_path), batch=10, wait=0.1) as loader:
+        assert sorted(read(loader, 10)) == list(range(10))

@@ -13,7 +13,6 @@ import shutil
 import threading
 import time
 import traceback
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -141,6 +140,7 @@ class Adapter:
         self._nodes: dict[NodeId, _Placed] = {}
         self._problem = ""
         self._messages: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self._untaken: tuple[int, dict[str, Any]] | None = None  # the head was away
         self._find_again()
         threading.Thread(target=self._run, daemon=True).start()
 
@@ -198,14 +198,12 @@ class Adapter:
         while self._end is None:
             try:
                 self._turn()
+                self._listen()
                 self._problem = ""
             except Exception:
                 # Ray's head may be away for a while. The next turn tries again.
                 self._problem = traceback.format_exc(limit=3)
-            with suppress(queue.Empty):
-                self._take(*self._messages.get(timeout=_TURN_SECONDS))
-                while True:
-                    self._take(*self._messages.get_nowait())
+                time.sleep(_TURN_SECONDS)
         while True:
             try:
                 self._finish()
@@ -213,6 +211,19 @@ class Adapter:
             except Exception:
                 self._problem = traceback.format_exc(limit=3)
                 time.sleep(_CHARGE_SECONDS)
+
+    def _listen(self) -> None:
+        """Take what the master says during a turn. A message that fails is taken again."""
+        patience = _TURN_SECONDS
+        while True:
+            if self._untaken is None:
+                try:
+                    self._untaken = self._messages.get(timeout=patience)
+                except queue.Empty:
+                    return
+            self._take(*self._untaken)
+            self._untaken = None
+            patience = 0.0
 
     def _yield_to_newer(self) -> None:
         """End this process if another adapter is in charge."""

@@ -11,6 +11,7 @@ import json
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,9 @@ def _store(source: Path, storage: Path) -> None:
     """Copy a checkpoint whole, and keep the newest two."""
     newest = _newest(str(storage))
     number = 0 if newest is None else int(newest.name.removeprefix("checkpoint_")) + 1
-    part = storage / f".part-{os.getpid()}"
+    for torn in storage.glob(".part-*"):  # of a rank 0 that was killed while it copied
+        shutil.rmtree(torn, ignore_errors=True)
+    part = Path(tempfile.mkdtemp(prefix=".part-", dir=storage))
     shutil.copytree(source, part, dirs_exist_ok=True)
     part.rename(storage / f"checkpoint_{number:09}")
     for old in sorted(storage.glob("checkpoint_*"))[:-_KEPT]:

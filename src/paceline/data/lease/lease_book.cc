@@ -159,7 +159,7 @@ void LeaseBook::ApplyOpened(const LeaseFact& fact) {
 void LeaseBook::ApplyFound(const LeaseFact& fact, DataSet* set) {
   const OrdinalRange range{fact.begin, fact.end};
   if (!set->is_stream || !set->stream.Add({fact.text, fact.lease, range})) return;
-  if (set->ledger) set->ledger->Grow(range);
+  if (set->ledger && range.size() > 0) set->ledger->Grow(range);
 }
 
 void LeaseBook::DataSet::Note(const LeaseFact& fact) {
@@ -443,7 +443,8 @@ bool LeaseBook::Adopt(const LeasePeer& from, const std::string& position,
   for (const Partition& one : partitions) {
     if (set.stream.Find(one.name) != nullptr) continue;
     const bool has_end = one.range.end != EndOfPartition(one.range.begin);
-    const OrdinalRange range = set.stream.NextRange(has_end ? one.range.size() : 0);
+    const OrdinalRange range =
+        set.stream.NextRange(has_end ? std::optional(one.range.size()) : std::nullopt);
     if (range.end > kSamplesMax) return false;
     turn.Note({.kind = LeaseFact::Kind::kFound,
                .set = set.number,

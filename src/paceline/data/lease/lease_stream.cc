@@ -17,15 +17,15 @@ const Partition* LeaseStream::At(uint64_t ordinal) const {
   return number < partitions_.size() ? &partitions_[number] : nullptr;
 }
 
-OrdinalRange LeaseStream::NextRange(uint64_t length) const {
+OrdinalRange LeaseStream::NextRange(std::optional<uint64_t> length) const {
   const uint64_t begin = partitions_.size() * kPartitionOrdinals;
-  return {begin, begin + (length == 0 ? kPartitionOrdinals : length)};
+  return {begin, begin + length.value_or(kPartitionOrdinals)};
 }
 
 bool LeaseStream::Add(Partition partition) {
-  const OrdinalRange next = NextRange(0);
-  const bool is_next = partition.range.begin == next.begin && partition.range.end <= next.end &&
-                       partition.range.size() > 0 && partitions_.size() < kPartitionsMax;
+  const OrdinalRange next = NextRange(std::nullopt);
+  const bool is_next = partition.range.begin == next.begin && partition.range.end >= next.begin &&
+                       partition.range.end <= next.end && partitions_.size() < kPartitionsMax;
   if (!is_next || !by_name_.emplace(partition.name, partitions_.size()).second) return false;
   partitions_.push_back(std::move(partition));
   return true;

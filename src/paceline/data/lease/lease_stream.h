@@ -34,8 +34,8 @@ class LeaseStream {
   // The partition of an ordinal; null if none was found there.
   const Partition* At(uint64_t ordinal) const;
 
-  // Where the next partition gets its ordinals; a `length` of 0: it has no end.
-  OrdinalRange NextRange(uint64_t length) const;
+  // Where the next partition gets its ordinals; no `length`: it has no end.
+  OrdinalRange NextRange(std::optional<uint64_t> length) const;
   // False: the range is not that of the next partition, or the name is known.
   bool Add(Partition partition);
 

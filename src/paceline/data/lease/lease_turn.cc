@@ -158,7 +158,9 @@ void LeaseBook::Turn::Open(const LeasePeer& from, const LeaseFrame& frame) {
   session.presented.emplace();
   book_.sessions_.insert_or_assign(from, std::move(session));
   set->sessions.insert(from);
-  Promise(from, {.op = LeaseOp::kOpened, .begin = set->quarantined.total()});
+  Promise(from, {.op = LeaseOp::kOpened,
+                 .begin = set->quarantined.total(),
+                 .end = set->stream.partitions().size()});
   if (set->is_even) Settle(set);
 }
 
@@ -488,7 +490,9 @@ void LeaseBook::Turn::Rewind(const Place& at, const LeaseFrame& frame) {
           .end = wanted.number,
           .text = position});
   }
-  Promise(at.from, {.op = LeaseOp::kRewound, .number = frame.number});
+  Promise(
+      at.from,
+      {.op = LeaseOp::kRewound, .number = frame.number, .end = at.set.stream.partitions().size()});
   Settle(&at.set);
 }
 

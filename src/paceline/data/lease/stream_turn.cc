@@ -17,17 +17,20 @@ void LeaseBook::Turn::Found(const Place& at, const LeaseFrame& frame) {
   if (!at.set.is_stream) return;
   const std::string& name = frame.text;
   const bool is_name = !name.empty() && name.find('\n') == std::string::npos;
-  if (!is_name || frame.end > kPartitionOrdinals) {
+  const bool has_end = frame.end != 0;
+  const uint64_t length = has_end ? frame.end - frame.begin : 0;
+  if (!is_name || (has_end && (frame.end < frame.begin || length > kPartitionOrdinals))) {
     return Refuse(at.from, Concat("a partition of ", at.set.name, " cannot be counted"),
                   "its name is empty or has several lines, or it has more than 2^36 records",
                   "smaller files, with names of one line");
   }
   if (const Partition* known = at.set.stream.Find(name); known != nullptr) {
     const OrdinalRange was = known->range;
-    const bool has_end = was.end != EndOfPartition(was.begin);
-    if (has_end && was.size() != frame.end) {
+    const bool had_end = was.end != EndOfPartition(was.begin);
+    if (had_end && known->base + was.size() != frame.end) {
       Refuse(at.from, Concat("the partition ", name, " of ", at.set.name, " has changed"),
-             Concat("it had ", was.size(), " records when it was found, and has ", frame.end),
+             Concat("it had ", known->base + was.size(), " records when it was found, and has ",
+                    frame.end),
              "write new records into new files; a file that was found stays as it is");
     }
     return;
@@ -37,7 +40,8 @@ void LeaseBook::Turn::Found(const Place& at, const LeaseFrame& frame) {
                   Concat("a stream has at most ", kPartitionsMax, " partitions or files"),
                   "fewer and larger files");
   }
-  const OrdinalRange range = at.set.stream.NextRange(frame.end);
+  const OrdinalRange range =
+      at.set.stream.NextRange(has_end ? std::optional(length) : std::nullopt);
   Note({.kind = Kind::kFound,
         .set = at.set.number,
         .lease = frame.begin,

@@ -121,6 +121,24 @@ TEST(StreamTurnTest, AFileEndsAndMustNotChange) {
   EXPECT_EQ(changed.op, LeaseOp::kRefused);
 }
 
+TEST(StreamTurnTest, APartitionThatTheStreamBeginsAfterIsOverAndKnown) {
+  Host host;
+  EXPECT_EQ(host.Open(kStreamEve, Live(0)).end, 0u) << "the stream's first run";
+  Find(&host, kStreamEve, "old.parquet", 30, 30);
+  Find(&host, kStreamEve, "new.parquet", 0, 20);
+  EXPECT_TRUE(host.book.Views()[0].partitions[0].is_over);
+  const LeaseFrame ann = host.Take(kStreamEve);
+  EXPECT_EQ(ann.text, "0\nnew.parquet");
+  EXPECT_EQ(host.Take(kStreamEve).op, LeaseOp::kWait) << "nothing of the other one is read";
+  host.Restart(host.journal.size());
+  EXPECT_TRUE(host.book.Views()[0].partitions[0].is_over);
+  EXPECT_EQ(host.Open(kStreamDan, Live(1)).end, 2u);
+  // A later run counts the old file from its beginning.
+  host.Say(kStreamDan, {.op = LeaseOp::kFound, .begin = 0, .end = 30, .text = "old.parquet"});
+  EXPECT_TRUE(host.To(kStreamDan).empty());
+  EXPECT_EQ(host.book.Views()[0].partitions.size(), 2u);
+}
+
 TEST(StreamTurnTest, ARestoreKeepsPartitionsAndARewindDropsLaterGaps) {
   Host host;
   host.Open(kStreamEve, [] {
@@ -154,11 +172,11 @@ TEST(StreamTurnTest, ARestoreKeepsPartitionsAndARewindDropsLaterGaps) {
 
 TEST(StreamTurnTest, APositionOfAnotherLedgerIsTranslated) {
   LeaseStream own;
-  ASSERT_TRUE(own.Add({"b", 5, own.NextRange(0)}));
-  ASSERT_TRUE(own.Add({"a", 0, own.NextRange(0)}));
+  ASSERT_TRUE(own.Add({"b", 5, own.NextRange(std::nullopt)}));
+  ASSERT_TRUE(own.Add({"a", 0, own.NextRange(std::nullopt)}));
   LeaseStream theirs;
-  ASSERT_TRUE(theirs.Add({"a", 0, theirs.NextRange(0)}));
-  ASSERT_TRUE(theirs.Add({"b", 7, theirs.NextRange(0)}));
+  ASSERT_TRUE(theirs.Add({"a", 0, theirs.NextRange(std::nullopt)}));
+  ASSERT_TRUE(theirs.Add({"b", 7, theirs.NextRange(std::nullopt)}));
   const std::vector<OrdinalRange> done = {{0, 30}, {kPartitionOrdinals, kPartitionOrdinals + 4}};
   const auto translated = Translated(done, theirs.partitions(), own);
   ASSERT_TRUE(translated.has_value());

@@ -49,11 +49,13 @@ StoredFact FactOf(sqlite3_stmt* row) {
 bool IsFact(const LeaseFact& fact) {
   const auto kind = static_cast<uint8_t>(fact.kind);
   const bool is_known = kind >= 1 && kind <= static_cast<uint8_t>(LeaseFact::Kind::kGap);
-  const bool is_range =
-      fact.kind == LeaseFact::Kind::kAcked || fact.kind == LeaseFact::Kind::kDone ||
-      fact.kind == LeaseFact::Kind::kQuarantined || fact.kind == LeaseFact::Kind::kBlamed ||
-      fact.kind == LeaseFact::Kind::kFound || fact.kind == LeaseFact::Kind::kGap;
-  return is_known && fact.end <= kSamplesMax && (!is_range || fact.begin < fact.end);
+  const bool is_range = fact.kind == LeaseFact::Kind::kAcked ||
+                        fact.kind == LeaseFact::Kind::kDone ||
+                        fact.kind == LeaseFact::Kind::kQuarantined ||
+                        fact.kind == LeaseFact::Kind::kBlamed || fact.kind == LeaseFact::Kind::kGap;
+  const bool is_found = fact.kind == LeaseFact::Kind::kFound;  // without records, perhaps
+  return is_known && fact.end <= kSamplesMax && (!is_range || fact.begin < fact.end) &&
+         (!is_found || fact.begin <= fact.end);
 }
 
 absl::Status Each(sqlite3* db, const std::string& path, const std::string& sql,
