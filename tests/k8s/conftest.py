@@ -14,6 +14,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent / "binaries"))
 
 from cluster import Cluster, Options, eventually, missing_commands
+from elastic import install
 from programs import missing_programs, program_folder
 from training import STEPS, RunningJob, TrainingJob
 
@@ -82,6 +83,11 @@ def cluster(_cluster: Cluster) -> Cluster:
     """Three nodes that take pods. A test that breaks one mends it, or this fails the next."""
     _cluster.until_placeable(*_cluster.nodes)
     return _cluster
+
+
+@pytest.fixture(scope="session")
+def operator(_cluster: Cluster) -> None:
+    install(_cluster)
 
 
 @pytest.fixture

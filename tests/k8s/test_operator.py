@@ -12,16 +12,11 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, JsonDict
 from conftest import processes_with
-from elastic import ElasticJob, install, leaders_node
+from elastic import ElasticJob, leaders_node
 from training import STEPS, VENV, set_pace
 
 Undisturbed = Callable[[int], str]
 DELETIONS = 30
-
-
-@pytest.fixture(scope="session")
-def operator(_cluster: Cluster) -> None:
-    install(_cluster)
 
 
 @pytest.fixture
