@@ -58,6 +58,15 @@ class RayCluster:
         victim = next(raylet for raylet in self._raylets if raylet.node_id == ray_node)
         os.kill(victim.all_processes["raylet"][0].process.pid, signal.SIGKILL)
 
+    def drain(self, ray_node: str, *, seconds: int) -> None:
+        """What `ray drain-node` does for a cloud that takes the host away."""
+        ray = str(Path(sys.executable).with_name("ray"))
+        subprocess.run(
+            [ray, "drain-node", "--address", self.address, "--node-id", ray_node,
+             "--reason", "DRAIN_NODE_REASON_PREEMPTION", "--reason-message", "a test",
+             "--deadline-remaining-seconds", str(seconds)],
+            check=True, capture_output=True, timeout=DEADLINE_S)
+
     def has_raylet(self, ray_node: str) -> bool:
         """Whether it is one of the raylets, and not the head."""
         return ray_node in {raylet.node_id for raylet in self._raylets}

@@ -83,6 +83,25 @@ def test_a_spare_takes_the_place_of_a_lost_raylet(cluster: RayCluster, tmp_path:
     eventually(lambda: not processes_of(job), f"no process is left: {processes_of(job)}")
 
 
+def test_a_drained_raylet_is_left_without_a_lost_step(cluster: RayCluster, tmp_path: Path,
+                                                     undisturbed: str) -> None:
+    job = RayJob(cluster, "drained", tmp_path / "job")
+    job.submit("--nodes", "2", "--spares", "1", steps=STEPS)
+    job.until_step(10)
+    eventually(lambda: len(job.places()) == 3, "the spare runs")
+    leaving = seated(job)
+    raylet = job.places()[leaving]
+    cluster.drain(raylet, seconds=240)
+    eventually(lambda: raylet not in job.places().values(), "no node is on the drained raylet")
+    job.until_step(job.step() + 10)
+    events = cluster.run("events", "--on", "ray/drained", "--json")
+    assert "Ray drains its raylet" in events.stdout, events.stdout + events.stderr
+    assert "rank_failed" not in events.stdout
+    job.let_go()
+    assert job.wait() == 0
+    assert job.digest() == undisturbed
+
+
 def test_the_next_master_goes_on_when_its_raylet_is_lost(cluster: RayCluster, tmp_path: Path,
                                                         undisturbed: str) -> None:
     job = RayJob(cluster, "master", tmp_path / "job")

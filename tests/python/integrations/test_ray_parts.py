@@ -17,13 +17,16 @@ import pytest
 pytest.importorskip("ray", reason="RAY NOT TESTED: `uv pip install ray`")
 
 from paceline.integrations.ray.decide import (
+    NO_DEADLINE_SECONDS,
     Fact,
     NodeId,
+    Notice,
     Seen,
     State,
     Wish,
     decide,
     is_final,
+    notices,
     pending_text,
 )
 from paceline.integrations.ray.directory import make_directory, write_secrets
@@ -206,6 +209,21 @@ def ask(port: int) -> bytes:
         while data := own.recv(100):
             heard += data
         return heard
+
+
+def test_a_drained_raylet_is_a_notice_for_its_node() -> None:
+    places = {NodeId(1, 2): "b", NodeId(0, 0): "a", NodeId(2, 0): "c", NodeId(3, 0): "d"}
+    told = notices(places, {"b": 1_030_900, "c": 0, "d": 900_000, "elsewhere": 1}, now=1000.0)
+    assert told == [Notice(NodeId(1, 2), 30), Notice(NodeId(2, 0), NO_DEADLINE_SECONDS),
+                    Notice(NodeId(3, 0), 0)]
+    assert told[0].line()["notice"] == {"name": "node1", "incarnation": 2, "left_seconds": 30,
+                                        "why": "Ray drains its raylet"}
+
+
+def test_a_wish_names_the_hosts_to_avoid() -> None:
+    line = {"seq": 1, "drain": False, "size": 1, "spares": 0, "incarnations": {}, "absent": [],
+            "excluded": ["host7"]}
+    assert Wish.of(line).excluded == {"host7"}
 
 
 def test_a_forwarder_follows_the_master() -> None:

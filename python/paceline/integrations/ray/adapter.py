@@ -13,12 +13,15 @@ import shutil
 import threading
 import time
 import traceback
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from paceline.__main__ import command
 from paceline.integrations.ray.calls import (
     ActorError,
+    away_from,
+    draining,
     find_actor,
     first_line,
     get,
@@ -35,6 +38,7 @@ from paceline.integrations.ray.decide import (
     decide,
     is_final,
     needs_text,
+    notices,
     pending_text,
 )
 from paceline.integrations.ray.directory import make_directory, write_secrets
@@ -47,6 +51,8 @@ _TURN_SECONDS = 0.2
 # How often an adapter looks whether a newer one is in charge, beside each time before it starts an
 # actor.
 _CHARGE_SECONDS = 1.0
+# How often Ray is asked which raylets it drains.
+_DRAIN_SECONDS = 1.0
 # How long nodes have to end by themselves when the job is over.
 _END_SECONDS = 10.0
 # Ray starts an actor within this time if there is room for it.
@@ -78,6 +84,10 @@ class _Placed:
     """Of `wait`: it is there when the child has ended, or the actor is dead."""
     ready: Any
     """Of `__ray_ready__`: it is there when Ray has started the actor."""
+    asked_place: Any
+    """Of `ray_node`."""
+    place: str = ""
+    """Ray's id of its raylet, once it is known."""
     state: State = State.WAITS
     words: str = ""
     began: float = field(default_factory=time.monotonic)
@@ -85,12 +95,16 @@ class _Placed:
 
     @classmethod
     def of(cls, actor: Any) -> _Placed:
-        return cls(actor, actor.wait.remote(), actor.__ray_ready__.remote())
+        return cls(actor, actor.wait.remote(), actor.__ray_ready__.remote(),
+                   actor.ray_node.remote())
 
     def look(self) -> None:
         """Take the answers that have come."""
         if self.state is State.WAITS and is_there(self.ready):
             self.state = State.RUNS
+        if self.state is State.RUNS and not self.place and is_there(self.asked_place):
+            with suppress(ActorError):  # `outcome` tells how it ended
+                self.place = get(self.asked_place)
         if self.state is State.ENDED or not is_there(self.outcome):
             return
         self.state = State.ENDED
@@ -129,6 +143,8 @@ class Adapter:
         self._line: Line | None = None
         self._wish: Wish | None = None
         self._told: dict[int, Any] = {}
+        self._noticed: set[NodeId] = set()  # told to the master that runs
+        self._drains_at = 0.0
         self._summary: dict[str, Any] = {}
         self._told_end: dict[str, Any] | None = None
         self._end: dict[str, Any] | None = self._store.read_json("ended")
@@ -320,6 +336,19 @@ class Adapter:
                 self._told[fact.node.index] = fact
                 self._line.tell(fact.line())
 
+        self._tell_notices(self._line)
+
+    def _tell_notices(self, line: Line) -> None:
+        if time.monotonic() < self._drains_at:
+            return
+        self._drains_at = time.monotonic() + _DRAIN_SECONDS
+        places = {node: one.place for node, one in self._nodes.items()
+                  if one.state is State.RUNS and one.place}
+        for notice in notices(places, draining(), time.time()):
+            if notice.node not in self._noticed:
+                self._noticed.add(notice.node)
+                line.tell(notice.line())
+
     def _why_waits(self, one: _Placed) -> str:
         if one.state is not State.WAITS:
             return ""
@@ -333,13 +362,15 @@ class Adapter:
         self._seen[node.index] = node.incarnation
         self._store.write_json("seen", self._seen)
         resources = dict(self._spec.resources)
+        labels = away_from(self._wish.excluded if self._wish else ())
+        away = {"label_selector": labels} if labels else {}
         actor = start_actor(
             Node, node_name(self._job, node),
             self._spec, self._credentials_of_nodes(), node, self._address, self._files,
             num_cpus=resources.pop("CPU", 1), num_gpus=resources.pop("GPU", 0),
             memory=int(resources.pop("memory", 0)) or None, resources=resources,
             max_restarts=0, max_concurrency=16, scheduling_strategy="SPREAD",
-            runtime_env=self._spec.runtime_env)
+            runtime_env=self._spec.runtime_env, **away)
         self._nodes[node] = _Placed.of(actor)
 
     def _credentials_of_nodes(self) -> dict[str, bytes]:
@@ -363,7 +394,7 @@ class Adapter:
             return
         kind, body = next(iter(message.items()))
         if kind == "opened":
-            self._told = {}  # a new stream knows nothing
+            self._told, self._noticed = {}, set()  # a new stream knows nothing
         elif kind == "wish":
             wish = Wish.of(body)
             if self._wish is None or wish.seq >= self._wish.seq:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -17,8 +18,8 @@ NAMESPACE = "paceline"
 _RESTART_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 
-__all__ = ["NAMESPACE", "ActorError", "ask", "find_actor", "first_line", "get", "is_there", "kill",
-           "ray", "ray_node", "start_actor"]
+__all__ = ["NAMESPACE", "ActorError", "ask", "away_from", "draining", "find_actor", "first_line",
+           "get", "is_there", "kill", "ray", "ray_node", "start_actor"]
 
 
 def get(answer: Any) -> Any:
@@ -81,6 +82,23 @@ def kill(actor: Any, *, for_good: bool = True) -> None:
 def ray_node() -> str:
     """Ray's id of the node on which this process is."""
     return ray.get_runtime_context().get_node_id()
+
+
+def draining() -> dict[str, int]:
+    """The raylets that Ray drains: until when, in milliseconds since 1970; 0: no deadline.
+
+    Ray has no public call for it; its own Serve and Data use this one.
+    """
+    from ray._private.state import state
+
+    known: Any = state
+    return known.get_draining_nodes()
+
+
+def away_from(hosts: Collection[str]) -> dict[str, str]:
+    """The label selector of an actor that is not to be on these hosts."""
+    ids = [node["NodeID"] for node in ray.nodes() if node["NodeManagerHostname"] in hosts]
+    return {"ray.io/node-id": f"!in({','.join(sorted(ids))})"} if ids else {}
 
 
 def first_line(error: Exception) -> str:

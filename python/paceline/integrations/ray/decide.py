@@ -52,13 +52,15 @@ class Wish:
     spares: int
     incarnations: Mapping[int, int]
     absent: frozenset[int]
+    excluded: frozenset[str] = frozenset()
+    """Hosts on which no further node is to be started."""
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Self:
         """From the line of `paceline place`."""
         return cls(line["seq"], line["drain"], line["size"], line["spares"],
                    {int(index): at for index, at in line["incarnations"].items()},
-                   frozenset(line["absent"]))
+                   frozenset(line["absent"]), frozenset(line.get("excluded", ())))
 
     def nodes(self) -> dict[int, NodeId]:
         """By index."""
@@ -83,6 +85,38 @@ class Fact:
         if self.is_gone:
             return {"gone": who | {"evidence": self.words}}
         return {"pending": who | {"reason": self.words}}
+
+
+# A drained raylet without a deadline is given up when its actors have ended.
+NO_DEADLINE_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A node's raylet will be ended: `paceline` moves the node before that."""
+
+    node: NodeId
+    left_seconds: int
+
+    def line(self) -> dict[str, Any]:
+        """For `paceline place`."""
+        return {"notice": {"name": self.node.name, "incarnation": self.node.incarnation,
+                           "left_seconds": self.left_seconds, "why": "Ray drains its raylet"}}
+
+
+def notices(places: Mapping[NodeId, str], draining: Mapping[str, int], now: float) -> list[Notice]:
+    """The nodes on raylets that Ray drains.
+
+    Args:
+        places: Ray's id of the raylet of each node that runs.
+        draining: by such an id, when the raylet ends, in milliseconds since 1970; 0: no deadline.
+        now: in seconds since 1970.
+    """
+    return [
+        Notice(node, max(0, int(ends / 1000 - now)) if ends else NO_DEADLINE_SECONDS)
+        for node, place in sorted(places.items())
+        if (ends := draining.get(place)) is not None
+    ]
 
 
 @dataclass(frozen=True)
