@@ -290,6 +290,7 @@ class LiveLoader(LeaseHolder):
                 where=f"the stream {self.name}, partition {reading.name}",
                 why="this data set has read 2^36 offsets of it",
                 fix="another name= for the stream, so that it begins anew",
+                is_final=True,
             )
         if ordinal >= reading.end:  # of a part: others have done what follows
             reading.next = reading.end
@@ -328,9 +329,10 @@ class LiveLoader(LeaseHolder):
             raise DataError(
                 what="decode refuses too many records of the stream",
                 where=f"the stream {self.name}, partition {reading.name} offset {offset}",
-                why=f"{self._refused_lately} of the last {len(self._checks)} records, more than "
-                f"1 % of {REFUSED_WINDOW}; the last one: {why}",
-                fix="correct decode=, or what writes the stream",
+                why=f"{self._refused_lately} of the last {len(self._checks):,} records, and at most "
+                f"{REFUSED_MOST} of {REFUSED_WINDOW:,} are allowed; the last one: {why}",
+                fix="correct decode=, or what writes the stream; then paceline run --resume",
+                is_final=True,  # a restart would put the rest into the quarantine, too
             ) from error
 
     def _note_check(self, *, is_refused: bool) -> None:

@@ -168,6 +168,7 @@ class Growing:
                 where=path,
                 why=f"its columns are {_columns(schema)}; those of {first} are {_columns(wanted)}",
                 fix="write files of another schema into another folder, as another stream",
+                is_final=True,  # the next process would take this schema for the first one
             )
 
 

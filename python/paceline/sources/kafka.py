@@ -203,4 +203,5 @@ class Kafka:
             why=f"the position is offset {offset}, and the newest record is before {high}: the "
             "topic was deleted and made anew, so its offsets mean other records",
             fix="another name= for the new topic's stream, so that it begins anew",
+            is_final=True,
         )

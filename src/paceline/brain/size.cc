@@ -51,7 +51,16 @@ std::string Percent(double part) { return std::to_string(std::llround(part * 100
 std::string WhyNoMore(const Throughput& speed, const SizeQuestion& question, uint32_t best) {
   const auto next = std::upper_bound(question.sizes.begin(), question.sizes.end(), best);
   if (next == question.sizes.end()) {
-    return Counted(best, "node") + ", the most that the job may have: each is worth it";
+    const bool is_only = question.sizes.size() == 1;
+    const bool is_compared = std::any_of(question.sizes.begin(), next, [&](uint32_t size) {
+      return size != best && speed.IsMeasured(size);
+    });
+    return Counted(best, "node") +
+           (is_only ? ", the only size that the job can have"
+            : is_compared
+                ? ", the most that the job can have: each is worth it"
+                : ", the most that the job can have; no smaller size was measured, and by "
+                  "prediction each node is worth it");
   }
   const double faster = speed.curve().At(best) / speed.curve().At(*next) - 1;
   const double added = speed.Between(best, *next).mean;
@@ -59,7 +68,10 @@ std::string WhyNoMore(const Throughput& speed, const SizeQuestion& question, uin
   const std::string gain = faster < 0.005 ? std::string("no faster") : Percent(faster) + " faster";
   return Concat(Counted(best, "node"), ": with ", std::to_string(*next), " the job would be ", gain,
                 ", and each added node would bring ", Hundredths(added),
-                " of the first node's speed, which is below efficiency_least ", limit);
+                " of the first node's speed, which is below efficiency_least ", limit,
+                speed.IsMeasured(*next)
+                    ? ""
+                    : Concat(" (predicted: ", Counted(*next, "node"), " were not measured)"));
 }
 
 }  // namespace

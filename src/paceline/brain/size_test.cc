@@ -34,10 +34,20 @@ constexpr StepCurve kFlat{.constant = 1, .work = 0.05, .exchange = 0};  // more 
 TEST(SizeTest, AJobThatScalesTakesAllAndOneThatDoesNotTakesOne) {
   const SizeChoice most = ChooseSize(Measured(kSteep, {1, 2, 6}), Question(2));
   EXPECT_EQ(most.nodes, 6U);
-  EXPECT_EQ(most.reason, "6 nodes, the most that the job may have: each is worth it");
+  EXPECT_EQ(most.reason, "6 nodes, the most that the job can have: each is worth it");
   const SizeChoice least = ChooseSize(Measured(kFlat, {2, 4, 6}), Question(6));
   EXPECT_EQ(least.nodes, 1U);
   EXPECT_NEAR(least.step_seconds, kFlat.At(1), 0.02);
+}
+
+TEST(SizeTest, AReasonSaysWhatIsPredicted) {
+  const SizeChoice most = ChooseSize(Measured(kSteep, {6}), Question(6));
+  EXPECT_EQ(most.reason,
+            "6 nodes, the most that the job can have; no smaller size was measured, and by "
+            "prediction each node is worth it");
+  const SizeChoice least = ChooseSize(Measured(kFlat, {1, 3}), Question(1));
+  EXPECT_NE(least.reason.find(" (predicted: 2 nodes were not measured)"), std::string::npos)
+      << least.reason;
 }
 
 TEST(SizeTest, TheReasonNamesWhatTheNextNodeWouldAdd) {

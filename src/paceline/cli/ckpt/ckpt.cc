@@ -53,7 +53,7 @@ int Ls(Invocation& invocation, const std::string& named) {
   if (out.is_json()) {
     out.DataLine(PrintJson(json));
   } else {
-    out.Data(Table(rows, out.width()));
+    out.Rows(rows);
   }
   return kExitDone;
 }
@@ -95,7 +95,7 @@ int Show(Invocation& invocation, const std::string& path) {
   }
   out.DataLine(named->listed.name + ": step " + std::to_string(manifest.step) + ", " +
                std::to_string(manifest.world_size) + " ranks, " + BytesText(manifest.bytes()));
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
   return kExitDone;
 }
 

@@ -197,7 +197,7 @@ int CkptDiff(Invocation& invocation, const std::string& one, const std::string& 
     out.DataLine("no difference in " + std::to_string(ours->reader->tensors().size()) +
                  " tensors and what was saved beside them");
   } else {
-    out.Data(Table(rows, out.width()));
+    out.Rows(rows);
   }
   return found->empty() ? kExitDone : kExitFindings;
 }

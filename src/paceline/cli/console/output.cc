@@ -111,6 +111,15 @@ void Output::DataLine(std::string_view text) {
   Write(out_, "\n");
 }
 
+void Output::Rows(const std::vector<std::vector<std::string>>& rows) {
+  if (options_.format != Format::kPlain) return Data(Table(rows, width()));
+  for (const std::vector<std::string>& row : rows) {
+    std::string line;
+    for (const std::string& cell : row) line += (&cell == row.data() ? "" : "\t") + cell;
+    DataLine(line);
+  }
+}
+
 bool Output::Flush() { return std::fflush(out_) == 0; }
 
 void Output::Say(std::string_view sentence) {

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "paceline/cli/console/environment.h"
 #include "paceline/cli/console/error.h"
@@ -54,6 +55,8 @@ class Output {
 
   void Data(std::string_view text);  // stdout, with signs that the locale has
   void DataLine(std::string_view text);
+  // A table on stdout, the first row its heads: aligned, or with tabs for `-o plain`.
+  void Rows(const std::vector<std::vector<std::string>>& rows);
   void FileBytes(std::string_view bytes);  // stdout, as they are: what would be a file's content
   bool Flush();                            // stdout; returns false if the reader has closed its end
   void Say(std::string_view sentence);     // stderr, unless --quiet

@@ -161,7 +161,7 @@ int LsData(Invocation& invocation, const JobPlace& place) {
                     : bad == 0                 ? "complete"
                                                : Concat("complete except ", bad)});
   }
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
   return kExitDone;
 }
 
@@ -177,7 +177,7 @@ void ShowStream(const Json& one, Output& out) {
                                     : "rank " + holder,
                     TextOf(part, "lag")});
   }
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
   const std::string bad = TextOf(one, "quarantined");
   out.DataLine(Concat("  quarantine    ", CountOf(bad), " records that decode refused"));
   if (const auto reasons = one.find("reasons"); reasons != one.end()) {
@@ -367,7 +367,7 @@ int TraceSample(Invocation& invocation, const JobPlace& place, uint64_t sample) 
                         " was not acknowledged yet, or so long ago that its "
                         "history is gone"));
   } else {
-    out.Data(Table(rows, out.width()));
+    out.Rows(rows);
   }
   return kExitDone;
 }

@@ -221,7 +221,7 @@ int TraceInCheckpoints(Invocation& invocation, const std::string& directory,
   } else if (answer.readings.empty()) {
     out.DataLine(Concat("sample ", sample, " is not in any checkpoint yet"));
   } else {
-    out.Data(Table(answer.rows, out.width()));
+    out.Rows(answer.rows);
   }
   return kExitDone;
 }

@@ -356,7 +356,7 @@ int ListKinds(Output& out) {
                     FoundAndRung(kind.found, kind.rung),
                     std::string(kind.simulated.empty() ? "–" : kind.simulated)});
   }
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
   out.Say("paceline drill KIND rehearses one of them, paceline drill --all all of them.");
   return kExitDone;
 }

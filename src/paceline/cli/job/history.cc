@@ -74,7 +74,7 @@ void ShowRuns(const std::vector<JobHistory>& runs, Output& out) {
     rows.push_back({Visible(run.name), AgeOf(run, now) + " ago", run.signature.substr(0, 8),
                     SpeedsText(run.curve), Visible(run.device)});
   }
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
 }
 
 }  // namespace

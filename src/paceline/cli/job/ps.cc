@@ -128,7 +128,7 @@ int RunPs(Invocation& invocation) {
   if (out.is_json()) {
     out.DataLine(PrintJson(json));
   } else if (rows.size() > 1) {
-    out.Data(Table(rows, out.width()));
+    out.Rows(rows);
   } else {
     out.Say("no job of yours runs on this host; looked into " +
             JoinWith(RuntimeDirectories(invocation.environment), ", "));

@@ -96,7 +96,7 @@ void PrintRejected(Output& out, const ParallelPlan& plan) {
                     Visible(one.because)});
   }
   out.DataLine("");
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
 }
 
 // What the plan needs before `parallelize` can carry it out, and the flag for a plan without needs.

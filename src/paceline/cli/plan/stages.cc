@@ -43,7 +43,7 @@ void PrintStages(Output& out, const ParallelPlan& plan) {
                                    : "-";
     rows.push_back({std::to_string(i), LayersText(stage), memory, RanksText(stage.ranks)});
   }
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
   if (!plan.unused.empty()) out.DataLine("unused  ranks " + RanksText(plan.unused));
 }
 

@@ -78,13 +78,8 @@ int ShowSettings(Invocation& invocation) {
   }
   if (out.is_json()) {
     out.DataLine(PrintJson(json));
-  } else if (out.options().format == Format::kPlain) {
-    for (const auto& row : rows) {
-      for (size_t i = 0; i < row.size(); ++i) out.Data((i == 0 ? "" : "\t") + row[i]);
-      out.Data("\n");
-    }
   } else {
-    out.Data(Table(rows, out.width()));
+    out.Rows(rows);
   }
   for (const Problem& problem : MisspeltVariables(invocation.environment)) out.Warn(problem);
   return kExitDone;

@@ -33,7 +33,7 @@ void PrintClasses(Output& out, const core::GoodputReport& report) {
     rows.push_back(
         {RankTime(part), ShareText(part / all), std::string(text.words), std::string(text.hint)});
   }
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
 }
 
 void PrintIncidents(Output& out, const TimeAccount& account) {

@@ -73,7 +73,7 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
          step < 0 && steps_of_world > 0 ? Concat(steps_of_world, " in this world") : StepText(step),
          NodeNote(node, status)});
   }
-  if (rows.size() > 1) out.Data(Table(rows, out.width()));
+  if (rows.size() > 1) out.Rows(rows);
 }
 
 void PrintCheckpoints(Output& out, const wire::CheckpointStatus& status) {

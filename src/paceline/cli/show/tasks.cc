@@ -19,7 +19,7 @@ void PrintTasks(Output& out, const wire::JobStatus& status) {
                     ToString(task.age), task.pid > 0 ? std::to_string(task.pid) : "-",
                     Visible(task.address), Visible(task.note)});
   }
-  out.Data(Table(rows, out.width()));
+  out.Rows(rows);
 }
 
 // The tasks of `paceline status --json`, with the job's name.

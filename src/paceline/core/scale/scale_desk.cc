@@ -157,16 +157,16 @@ std::vector<SizeSpeed> ScaleDesk::Curve() const {
   return curve;
 }
 
-// Without a platform that starts nodes by the wish, only those that are here can train.
+// Without a platform that starts nodes by the wish, only those that are here can train. A launcher
+// starts a lost node again, and no other one.
 std::vector<uint32_t> ScaleDesk::SizesFor(const JobState& state) const {
   const JobSpec& spec = state.spec;
   uint32_t most = std::min(spec.nodes_max, unreached_ - 1);
-  if (!spec.has_wish() && state.world.has_value()) {
+  if (!spec.is_placed && state.world.has_value()) {
     uint32_t here = 0;
     for (const auto& [id, node] : state.nodes) {
-      const bool is_here =
-          node.status == NodeState::Status::kSeated || node.status == NodeState::Status::kSpare;
-      here += is_here ? 1 : 0;
+      const bool comes_back = node.status == NodeState::Status::kLost && spec.replace_nodes;
+      here += node.IsMember() || comes_back ? 1 : 0;
     }
     most = std::min(most, here);
   }
@@ -186,6 +186,8 @@ std::string ScaleDesk::Hindrance(const JobState& state, Instant now) const {
   if (spec.nodes_min == spec.nodes_max) {
     return "the job has a fixed number of nodes: give --nnodes MIN:MAX";
   }
+  const bool is_by_hand = state.size.nodes > 0 && !state.size.is_measured;
+  if (is_by_hand && spec.scale == ScaleMode::kAuto) return "the size was chosen by hand";
   if (generation_ != state.world->generation || windows_here_ < kWindowsLeast) {
     return Concat("the job is measured at its present size: ",
                   std::to_string(generation_ == state.world->generation ? windows_here_ : 0),
@@ -197,8 +199,6 @@ std::string ScaleDesk::Hindrance(const JobState& state, Instant now) const {
            "training, may change with the size";
   }
   if (spec.scale == ScaleMode::kAdvise) return "[scale] mode is advise: `paceline scale --nodes N`";
-  const bool is_by_hand = state.size.nodes > 0 && !state.size.is_measured;
-  if (is_by_hand) return "the size was chosen by hand";
   const Duration settle = 2 * cost_.value_or(kCostUnknown);
   if (state.size.nodes > 0 && now - state.size.at < settle) return "the last change is too recent";
   if (state.size.nodes > 0 && state.size.nodes != state.world->seats.size() &&

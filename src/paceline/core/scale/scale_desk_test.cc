@@ -253,6 +253,7 @@ TEST_F(ScaleDeskTest, ModeOffMeasuresNothing) {
 
 TEST_F(ScaleDeskTest, ChoosesOnlyAmongTheNodesThatAreHere) {
   state_.spec.nodes_max = 64;
+  state_.spec.replace_nodes = true;  // its launcher starts lost nodes again, and no other ones
   truth_ = {.constant = 0.01, .work = 2, .exchange = 0};  // the more, the better
   Form(2);
   Settle();  // asserts that no size has more than six nodes
