@@ -10,7 +10,6 @@ A worker holds the rest of a partition, and another worker goes on at the next r
 import logging
 import os
 import time
-import tomllib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from paceline._data.lease_holder import SLICE_SECONDS, LeaseHolder, Resume, term
 from paceline._data.order import Json
 from paceline.errors import ArgumentError, DataError
 from paceline.sources.live import Record, Source, Start, open_source, scheme_of
+from paceline.sources.secrets import read_secrets
 
 _WHERE = "LeasedLoader"
 _ORDINALS = 2**53
@@ -36,13 +36,14 @@ REFUSED_MOST = 100  # of the window
 
 
 class Stream:
-    """Records that become more: a topic of Kafka, or a folder of Parquet files.
+    """Records that become more: a topic of Kafka, Parquet files, or what a receiver has.
 
     clicks = Stream("kafka://host:9092/clicks", decode=json.loads, secrets="kafka.toml")
     clicks = Stream("files:///data/clicks/*.parquet")
 
     Args:
-        url: `kafka://HOST:PORT[,HOST:PORT]/TOPIC` or `files:///FOLDER/*.parquet`.
+        url: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`, `files:///FOLDER/*.parquet`, or
+            `flight://HOST:PORT/STREAM` (see `paceline receive`).
         decode: makes a sample of a record: of a message's bytes, or of a row as a dict. None: the
             record is the sample. A record that it refuses (any exception) goes to the quarantine.
         start: where the first run begins: "earliest" (default), "latest", or a time (Kafka).
@@ -80,17 +81,7 @@ class Stream:
         return open_source(self.url, start=start, settings=self._settings())
 
     def _settings(self) -> dict[str, str]:
-        if self._secrets is None:
-            return {}
-        if os.stat(self._secrets).st_mode & 0o077:
-            raise DataError(
-                what="other users can read the stream's secrets",
-                where=self._secrets,
-                why="the file has a mode that is wider than 0600",
-                fix=f"chmod 600 {self._secrets}",
-            )
-        with open(self._secrets, "rb") as file:
-            return {key: str(value) for key, value in tomllib.load(file).items()}
+        return {} if self._secrets is None else read_secrets(self._secrets)
 
 
 @dataclass(slots=True)

@@ -72,7 +72,7 @@ class Source(Protocol):
 
 
 # URL scheme → the module with `open_source(url, start, settings)`.
-SOURCES = {"kafka": "kafka", "files": "growing"}
+SOURCES = {"kafka": "kafka", "files": "growing", "flight": "flight", "flight+tls": "flight"}
 
 
 def open_source(url: str, *, start: Start, settings: Mapping[str, str]) -> Source:
@@ -89,7 +89,7 @@ def scheme_of(url: str) -> str:
             what=f"{url!r} is no stream",
             where="Stream",
             why=f"the sources are {known}",
-            fix="kafka://host:9092/topic, or files:///folder/*.parquet",
+            fix="kafka://host:9092/topic, files:///folder/*.parquet, or flight://host:8815/stream",
         )
     if parts.username is not None or parts.password is not None:
         raise ArgumentError(

@@ -311,6 +311,29 @@ constexpr ErrorCode kCodes[] = {
      "The drills' job trains with torch over gloo, and needs a folder of its own in /tmp. The "
      "message says what is missing."},
 
+    {"PL-E220", "the receiver cannot start", kExitUsage,
+     "`paceline receive` needs a free address, a folder of its own that it can write, and pyarrow "
+     "(`pip install 'paceline[flight]'`). The message says what is missing."},
+    {"PL-E221", "the receiver and its clients do not trust each other", kExitUsage,
+     "Each call needs the token of the receiver's file token.toml (mode 0600). An address that is "
+     "not loopback needs TLS, because token and records would cross the network readable."},
+    {"PL-E222", "the receiver does not understand a call", kExitUsage,
+     "A name, a field, a column or a size of the call is not possible. docs/formats/sink.md has "
+     "the calls and their limits."},
+    {"PL-E223", "an epoch was committed before with other content", kExitUsage,
+     "An epoch is committed once. The same rows under the same name, in any order, change nothing, "
+     "so a driver may repeat them. Other rows need another epoch."},
+    {"PL-E224", "a part of the epoch is not there", kExitUsage,
+     "A commit lists parts that were sent before, each with its digest. A part is gone after an "
+     "abort, after 7 days without a commit, or if the same attempt sent other rows. Send the "
+     "parts of the epoch again, then commit."},
+    {"PL-E225", "the columns of a stream have changed", kExitUsage,
+     "All parts of a stream have the columns and types of its first epoch. Write other columns "
+     "into a stream of another name."},
+    {"PL-E226", "rows of a stream were removed", kExitUsage,
+     "The receiver removes rows that were committed longer ago than `--keep`. A reader that is "
+     "slower records the gap and goes on at the first row that is left."},
+
     {"PL-E140", "the tasks of the job are not possible", kExitUsage,
      "`paceline run --tf --workers N --ps M` starts a TensorFlow job by TF_CONFIG: tasks that "
      "restart alone, without a world. The number of nodes is fixed, each node has a slot for each "
