@@ -35,7 +35,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-brokers test-web test-prometheus test-tf k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-brokers test-sinks test-web test-prometheus test-tf k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-image operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -111,6 +111,11 @@ test-brokers: setup  ## live streams of a real Kafka broker, and its faults
 	  echo "test-brokers: Maven cannot fetch Kafka" >&2
 	$(VENV)/python -m pytest -v -rs --durations=10 tests/brokers
 
+# Spark and Ray in an environment of their own; without them each test says that it was not run.
+test-sinks: setup  ## real Spark and real Ray Data write into a job, and die while they do
+	@tools/setup.sh sinks
+	$(VENV)/python -m pytest -v -rs --durations=10 tests/sinks
+
 # With the wheel in .venv, or any: `PACELINE_BIN=…/bin/paceline pytest tests/gpu`. Two tests at once
 # fit any GPU of 16 GiB.
 test-gpu:  ## tests on an NVIDIA GPU, with the wheel that is installed
@@ -181,7 +186,7 @@ pytest: venv  ## Python and process-level tests
 	dirs=$$(ls -d tests python examples 2>/dev/null); set -x; \
 	$(VENV)/python -m pytest -q -n $(PYTEST_JOBS) --dist worksteal \
 	  --junitxml $(REPORT)/pytest.xml --ignore tests/k8s --ignore tests/ray --ignore tests/brokers \
-	  --ignore tests/tf $(PYTEST_$(PART)) $$dirs
+	  --ignore tests/sinks --ignore tests/tf $(PYTEST_$(PART)) $$dirs
 
 # The Kubernetes operator. Its first build compiles Kubernetes' client, which takes minutes; `make
 # test` runs the packages that do without the client.

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup.sh [packages|venv|wheel|all|k8s|prometheus|tf]: what a fresh Debian 12 or 13, or Ubuntu
-# 24.04, lacks.
+# setup.sh [packages|venv|wheel|all|k8s|prometheus|tf|sinks]: what a fresh Debian 12 or 13, or
+# Ubuntu 24.04, lacks.
 #
 #   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
 #   venv      .venv with torch, the test tools and the build tools of the wheel
@@ -166,6 +166,23 @@ make_tensorflow() {
   "$uv" pip install -q --python $python --no-deps --no-index --reinstall build/wheel/paceline-*.whl
 }
 
+# Ray Data and Spark, and the wheel, in an environment of their own.
+make_sinks() {
+  local uv python=build/sinks/bin/python
+  uv=$(command -v uv || echo .venv/bin/uv)
+  if ! $python -c 'import pyspark, ray.data, pyarrow.flight' 2>/dev/null; then
+    say "installing Spark and Ray Data into build/sinks"
+    "$uv" venv -q --clear --python .venv/bin/python build/sinks
+    if ! "$uv" pip install -q --compile-bytecode --python $python \
+        'pyspark>=4.1' 'ray[data]>=2.40' pyarrow grpcio pandas; then
+      say "SPARK AND RAY CANNOT BE HAD; tests of sinks are skipped" >&2
+      rm -rf build/sinks
+      return
+    fi
+  fi
+  "$uv" pip install -q --python $python --no-deps --no-index --reinstall build/wheel/paceline-*.whl
+}
+
 case "${1:-all}" in
   packages) install_build_packages ;;
   venv) make_venv ;;
@@ -174,5 +191,6 @@ case "${1:-all}" in
   k8s) install_packages "${k8s_packages[@]}" ;;
   prometheus) unpack_prometheus ;;
   tf) make_tensorflow ;;
-  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus|tf]" >&2; exit 2 ;;
+  sinks) make_sinks ;;
+  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus|tf|sinks]" >&2; exit 2 ;;
 esac
