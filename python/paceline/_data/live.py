@@ -165,8 +165,8 @@ class LiveLoader(LeaseHolder):
         self._polled: deque[Record] = deque()  # read, and in no batch yet
         self._looked = 0.0
         self._is_running = False
-        self._checks: deque[bool] = deque(maxlen=REFUSED_WINDOW)
-        self._refused_lately = 0
+        self._checked = 0  # records that decode got
+        self._refused_at: deque[int] = deque()  # of the last REFUSED_WINDOW: by `_checked`
         self.refused = 0  # records that decode refused in this process
         self.lost = 0  # batches that were acknowledged too late
 
@@ -259,13 +259,42 @@ class LiveLoader(LeaseHolder):
             if not self._polled:
                 patience = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - now)
                 self._polled += self._source.poll(size - len(batch.samples), max(patience, 0.0))
-            while self._polled and len(batch.samples) < size:
-                self._take_record(self._polled[0], batch)
-                self._polled.popleft()
+            self._take_polled(batch, size)
             if batch.samples and until is None:
                 until = time.monotonic() + self._wait
 
-    def _take_record(self, record: Record, batch: _Batch) -> None:
+    def _take_polled(self, batch: _Batch, size: int) -> None:
+        """Moves polled records into the batch, until it has `size` samples."""
+        polled, samples, until = self._polled, batch.samples, batch.until
+        readings, decode = self._readings, self.stream.decode
+        while polled and len(samples) < size:
+            record = polled[0]
+            reading = readings.get(record.partition)
+            ordinal = -1 if reading is None or record.is_gap else reading.ordinal(record.offset)
+            if reading is None or not reading.next <= ordinal < reading.end:
+                self._take_unusual(record, batch)
+                polled.popleft()
+                continue
+            refusal: Exception | None = None
+            sample: Any = record.value
+            try:
+                if isinstance(sample, bytes) and len(sample) > RECORD_BYTES_MAX:
+                    raise ValueError(f"the record has {len(sample)} bytes, more than 16 MiB")
+                if decode is not None:
+                    sample = decode(sample)
+            except Exception as error:
+                refusal = error
+            # Only now: an interrupted decode has not made anything of the record.
+            reading.next = until[reading.lease] = ordinal + 1
+            polled.popleft()
+            self._checked += 1
+            if refusal is None:
+                samples.append((reading.lease, sample))
+            else:
+                self._refuse_record(reading, ordinal, refusal)
+
+    def _take_unusual(self, record: Record, batch: _Batch) -> None:
+        """Of a reading that is over, of a gap, or outside what the lease has left."""
         reading = self._readings.get(record.partition)
         if reading is None:
             return
@@ -283,28 +312,9 @@ class LiveLoader(LeaseHolder):
                 fix="another name= for the stream, so that it begins anew",
                 is_final=True,
             )
-        if ordinal >= reading.end:  # of a part: others have done what follows
-            reading.next = reading.end
-            batch.until[reading.lease] = reading.end
-            self._source.close(reading.name)
-            return
-        refusal: Exception | None = None
-        sample: Any = None
-        try:
-            value = record.value
-            if isinstance(value, bytes) and len(value) > RECORD_BYTES_MAX:
-                raise ValueError(f"the record has {len(value)} bytes, more than 16 MiB")
-            sample = value if self.stream.decode is None else self.stream.decode(value)
-        except Exception as error:
-            refusal = error
-        # Only now: an interrupted decode has not made anything of the record.
-        reading.next = ordinal + 1
-        batch.until[reading.lease] = ordinal + 1
-        if refusal is not None:
-            self._refuse_record(reading, ordinal, refusal)
-            return
-        self._note_check(is_refused=False)
-        batch.samples.append((reading.lease, sample))
+        # Others have done what follows the lease's part.
+        reading.next = batch.until[reading.lease] = reading.end
+        self._source.close(reading.name)
 
     def _refuse_record(self, reading: _Reading, ordinal: int, error: Exception) -> None:
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:300]
@@ -315,22 +325,19 @@ class LiveLoader(LeaseHolder):
             logging.getLogger("paceline").warning(
                 "a record of the stream %s goes to the quarantine: partition %s offset %d: %s",
                 self.name, reading.name, offset, why)
-        self._note_check(is_refused=True)
-        if self._refused_lately > REFUSED_MOST:
+        self._refused_at.append(self._checked)
+        while self._refused_at[0] <= self._checked - REFUSED_WINDOW:
+            self._refused_at.popleft()
+        if len(self._refused_at) > REFUSED_MOST:
+            window = min(self._checked, REFUSED_WINDOW)
             raise DataError(
                 what="decode refuses too many records of the stream",
                 where=f"the stream {self.name}, partition {reading.name} offset {offset}",
-                why=f"{self._refused_lately} of the last {len(self._checks):,} records, and at most "
+                why=f"{len(self._refused_at)} of the last {window:,} records, and at most "
                 f"{REFUSED_MOST} of {REFUSED_WINDOW:,} are allowed; the last one: {why}",
                 fix="correct decode=, or what writes the stream; then paceline run --resume",
                 is_final=True,  # a restart would put the rest into the quarantine, too
             ) from error
-
-    def _note_check(self, *, is_refused: bool) -> None:
-        if len(self._checks) == REFUSED_WINDOW:
-            self._refused_lately -= self._checks[0]
-        self._checks.append(is_refused)
-        self._refused_lately += is_refused
 
     # ---- leases ----
 

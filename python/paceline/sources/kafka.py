@@ -52,6 +52,7 @@ class Kafka:
         self._start = start
         self._bases: dict[int, int] = {}
         self._open: dict[int, int] = {}  # partition → the next offset that is expected
+        self._names: dict[int, str] = {}
         self._told = 0.0
         self._failed: DataError | None = None  # raised by the next poll
         # An application's settings first; those that counts depend on cannot be changed.
@@ -105,6 +106,7 @@ class Kafka:
         except self._kafka.KafkaException as error:
             self._tell(error)  # the fetch tells whether the offset exists
         self._open[number] = first
+        self._names[number] = name
         self._consumer.incremental_assign(
             [self._kafka.TopicPartition(self.topic, number, first)])
         return first
@@ -117,6 +119,7 @@ class Kafka:
             time.sleep(seconds)
             return []
         records: list[Record] = []
+        expected = self._open
         for message in self._consumer.consume(most, timeout=seconds):
             if (error := message.error()) is not None:
                 try:
@@ -125,10 +128,10 @@ class Kafka:
                     self._failed = failure  # the records before it count
                 continue
             number, offset = message.partition(), message.offset()
-            if offset < self._open.get(number, 1 << 63):
+            if offset < expected.get(number, 1 << 63):
                 continue  # from before a seek
-            self._open[number] = offset + 1
-            records.append(Record(str(number), offset, message.value()))
+            expected[number] = offset + 1
+            records.append(Record(self._names[number], offset, message.value()))
         return records
 
     def end(self, name: str) -> int | None:

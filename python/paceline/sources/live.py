@@ -14,7 +14,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
 from paceline.errors import ArgumentError
@@ -34,8 +34,9 @@ class Part:
     records: int = 0  # 0: it has no end
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
+class Record(NamedTuple):
+    """One record. A tuple, because a million of them may come in a second."""
+
     partition: str
     offset: int
     value: Any
