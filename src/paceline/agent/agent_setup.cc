@@ -296,6 +296,21 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
                                                    setup.credentials}};
 }
 
+CheckSetup CheckSetupOf(const AgentSetup& setup) {
+  CheckSetup checks{.checks = setup.spec.launch.checks,
+                    .timeout = setup.spec.launch.check_timeout,
+                    .node = setup.files.node,
+                    .boot_id = setup.identity.boot_id,
+                    .python = setup.spec.launch.python,
+                    .cwd = setup.spec.launch.cwd,
+                    .log_dir = setup.files.LogDir(),
+                    .memory = setup.files.NodeDir() + "/check.json",
+                    .env = setup.base_env};
+  checks.env["PACELINE_NODE"] = setup.files.node;
+  checks.env["PACELINE_RANKS"] = Concat(setup.spec.launch.nproc_per_node);
+  return checks;
+}
+
 EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup) {
   return {.memory = ArenaRoots(setup.spec.job.job_id).memory,
           .node = setup.files.node,

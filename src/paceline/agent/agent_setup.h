@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "paceline/agent/agent_files.h"
+#include "paceline/agent/checks/check_runner.h"
 #include "paceline/agent/event_loop.h"
 #include "paceline/agent/hang/evidence_desk.h"
 #include "paceline/agent/leases/lease_relay.h"
@@ -67,6 +68,8 @@ Fd OpenAgentSignals();
 StarterPlace StarterPlaceOf(const AgentSetup& setup, const std::string& salt);
 
 CheckpointStation::Setup StationSetupOf(const AgentSetup& setup);
+
+CheckSetup CheckSetupOf(const AgentSetup& setup);
 
 EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup);
 

@@ -88,11 +88,6 @@ class AgentLoop {
     if (stream_ != nullptr) stream_->Send(std::move(message));
   }
 
-  struct Spawning {
-    uint32_t local_rank = 0;
-    Generation generation;
-    Rank rank;
-  };
   AgentSetup setup_;
   std::unique_ptr<Reactor> reactor_;
   std::unique_ptr<PageFile> page_;
@@ -126,6 +121,8 @@ class AgentLoop {
   bool has_ended_ = false;  // the machine has said that the agent must exit
   Leave leave_;             // set when it exits
   MasterBond bond_;
+  CheckRunner checks_{*reactor_, CheckSetupOf(setup_),
+                      [this](const NodeCheck& said) { Tell(said); }};
   PlanDesk plan_{[this](const PlanNote& note) { Tell(note); }};
   AgentProgress saved_;  // in agent.json
   int exit_code_ = 0;
@@ -175,6 +172,7 @@ absl::Status AgentLoop::Begin() {
   leases_ = StartLeases(setup_);
   SaveJson();
   ForgetProblem(setup_.files);
+  checks_.Start();
   stream_ = std::make_unique<wire::AgentStream>(
       StreamOptionsOf(setup_), [this](wire::AgentStreamEvent event) {
         reactor_->Post([this, event = std::move(event)] { OnStream(event); });
@@ -249,6 +247,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     Feed(core::MasterLinked{});
     station_->Linked();
     plan_.Linked();
+    if (checks_.state().is_over()) Tell(checks_.state());  // the registration may be older
   } else if (auto* piece = std::get_if<wire::JournalBytes>(&event)) {
     Tell(bond_.Take(std::move(*piece)));
   } else if (const auto* wanted = std::get_if<wire::JournalWanted>(&event)) {
@@ -290,6 +289,7 @@ void AgentLoop::Register() {
   report.task_ports = ranks_.task_ports();
   report.generation = machine_.carried_out();
   report.ranks = machine_.RanksAt(MonotonicNow());
+  report.check = checks_.state();
   told_.Reset(machine_.Ranks());
   Tell(bond_.Registration(std::move(report)));
 }
@@ -463,6 +463,7 @@ void AgentLoop::MayExit() {
   // An agent that the master refused, or that was without a master for too long, has no such order.
   const Assignment& last = machine_.assignment();
   leave_ = {last.kind == Assignment::Kind::kLeave, last.is_over};
+  if (leave_.has_left) checks_.Forget();
   saved_.rescued = station_->rescued();
   SaveJson();
   starter_.Bye();
@@ -477,8 +478,7 @@ void AgentLoop::SaveJson() {
 void AgentLoop::NoteCarriedOut() {
   const AgentProgress now{machine_.newest_used(), bond_.term(),
                           station_ == nullptr ? saved_.checkpoints : station_->Directory(), ""};
-  const AgentProgress before = std::exchange(saved_, now);
-  if (before != now) SaveJson();
+  if (std::exchange(saved_, now) != now) SaveJson();
   if (station_ != nullptr) station_->SetGeneration(machine_.carried_out());
 }
 

@@ -11,6 +11,13 @@
 
 namespace paceline::agent {
 
+// A rank that the starter was asked for.
+struct Spawning {
+  uint32_t local_rank = 0;
+  Generation generation;
+  Rank rank;
+};
+
 class ToldRanks {
  public:
   // For a registration, which contains the reports of all ranks.

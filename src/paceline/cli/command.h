@@ -102,6 +102,7 @@ FlagTable SimFlags();
 FlagTable CkptFlags();
 FlagTable CleanFlags();
 FlagTable DataFlags();
+FlagTable DoctorFlags();
 FlagTable DrillFlags();
 FlagTable EventsFlags();
 FlagTable WhyFlags();

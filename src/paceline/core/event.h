@@ -81,6 +81,13 @@ struct EvidenceCollected {
   NodeEvidence evidence;
 };
 
+// The checks of the user have come to an end on a node.
+struct NodeCheckEnded {
+  NodeId node;
+  ConnectionId connection;
+  NodeCheck check;
+};
+
 // The host has compared how the ranks spend their steps. These ranks of that world are slow, and no
 // others. Sent when the set of slow ranks changes.
 struct PaceJudged {
@@ -163,6 +170,6 @@ using Event =
     std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
                  CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NoticeCame,
                  NodeLeaving, StopRequested, JournalStalled, JournalCaughtUp, TimePassed,
-                 PaceJudged, PlanReported, LeasedWorkDone, SizeRequested>;
+                 PaceJudged, PlanReported, LeasedWorkDone, SizeRequested, NodeCheckEnded>;
 
 }  // namespace paceline::core

@@ -16,9 +16,11 @@
 #include "paceline/core/turn.h"
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
+#include "paceline/core/world/node_check.h"
 #include "paceline/core/world/plan_notes.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world/resize.h"
+#include "paceline/core/world/slow_node.h"
 #include "paceline/core/world/wish.h"
 
 namespace paceline::core {
@@ -57,6 +59,7 @@ struct Dispatcher {
   void operator()(const TimePassed&) {}
   void operator()(const PaceJudged& event) { OnPaceJudged(turn, event); }
   void operator()(const PlanReported& event) { OnPlanReported(turn, event); }
+  void operator()(const NodeCheckEnded& event) { OnCheckEnded(turn, event); }
 };
 
 // Adds the time in which this master did not listen to every node's deadlines.
@@ -88,7 +91,7 @@ bool SettleOnce(Turn& turn) {
   }
   return EndDoomedWorld(turn) || EndPassedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) ||
          NoteLoss(turn) || NoteCheckpoints(turn) || NoteLeavers(turn) || NoteShrink(turn) ||
-         NoteGrowth(turn);
+         NoteSlow(turn) || NoteGrowth(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {
@@ -105,6 +108,9 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   if (IsUnderWay(state)) deadline = std::min(deadline, watch.settle_at);
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
   if (trains) deadline = std::min(deadline, watch.grow_at);
+  if (trains && watch.slow_node.has_value()) {
+    deadline = std::min(deadline, watch.slow_node->look_at);
+  }
   if (state.phase != Phase::kStopping) deadline = std::min(deadline, watch.leave_at);
   deadline = std::min(deadline, AdvanceDeadline(state, watch));
   if (trains) deadline = std::min(deadline, HangDeadline(watch));

@@ -60,6 +60,7 @@ struct StateFolder {
 
   void operator()(const JobCreated& fact) {
     state.spec = fact.spec;
+    state.created_at = record.at;
     SetPhase(state, record, Phase::kWaiting);
   }
 
@@ -88,6 +89,7 @@ struct StateFolder {
     node.slots = fact.slots;
     node.finished = false;
     node.notice.reset();
+    node.check.reset();
     // A new machine with an old name.
     if (node.status == NodeState::Status::kEvicted) node.failures_without_progress = 0;
     if (fact.incarnation > 0 && state.spec.has_wish()) NoteIncarnation(fact);
@@ -129,6 +131,14 @@ struct StateFolder {
   void operator()(const NodeLeft& fact) {
     Depart(fact.node, NodeState::Status::kLeft, fact.reason);
     Replace(state.nodes[fact.node], fact.name);
+  }
+
+  void operator()(const NodeChecked& fact) {
+    NodeState& node = state.nodes[fact.node];
+    node.id = fact.node;
+    node.check = NodeCheck{.state = fact.ok ? NodeCheck::State::kPassed : NodeCheck::State::kFailed,
+                           .reason = fact.reason,
+                           .numbers = fact.numbers};
   }
 
   void operator()(const NodeEvicted& fact) {
@@ -189,6 +199,7 @@ struct StateFolder {
                       .blamed = fact.blamed,
                       .seq = record.seq};
     state.step_max = std::max(state.step_max, fact.step);
+    if (fact.rung == Rung::kReplaceSlow) state.nodes[fact.blamed].moved_at = record.at;
   }
 
   // Clears the slow ranks and the bad loss that were recorded for the last world.

@@ -78,6 +78,8 @@ struct NodeState {
   RecordSeq cause;          // record of the last change of status
   std::optional<LeaveNotice> notice = {};   // until a node of that name joins again
   std::optional<Departure> departure = {};  // until the next world is formed
+  std::optional<NodeCheck> check = {};      // of its present agent, once it is over
+  Instant moved_at;                         // when a spare took its ranks, as it was slow; 0: never
   std::vector<NodeDevices> devices;         // in the order of its local ranks; empty: not told
   // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
@@ -229,6 +231,7 @@ struct JobState {
   RecordSeq world_seq;  // WorldFormed of the current or last world
   Instant last_record_at;
   Instant phase_since;
+  Instant created_at;
   bool operator==(const JobState&) const = default;
 
   const NodeState* Find(NodeId node) const {
@@ -286,6 +289,7 @@ struct NodeLink {
   uint64_t agent_incarnation = 0;
   uint32_t incarnation = 0;  // of the node, as that agent told it
   int32_t agent_pid = 0;
+  NodeCheck check;
   std::vector<Rival> rivals;             // a few, without the connected one
   std::map<uint32_t, RankReport> ranks;  // by local rank, of the newest generation reported
   bool stepping = false;                 // all its ranks in the current world have made a step
@@ -311,6 +315,15 @@ struct HangWatch {
   std::set<std::string> told;  // recorded verdicts, to record each once
 };
 
+// Volatile: the one slow node of the world, for which a spare may be taken.
+struct SlowNode {
+  NodeId node;
+  Instant since;            // when it became the only slow one, as far as this master knows
+  int64_t saved_step = -1;  // newest checkpoint of the job then
+  uint32_t commits = 0;     // checkpoints that were in storage then
+  Instant look_at;          // when to ask again whether a spare takes its ranks
+};
+
 // Volatile: the other knowledge of this master. Counters are for the current world.
 struct Watch {
   Instant last_step_at;
@@ -327,6 +340,8 @@ struct Watch {
   bool may_wish_anew = true;               // a record may have changed the wish
   std::optional<Wish> told_wish = {};
   uint32_t connected_count = 0;  // spare or seated nodes with a stream
+  std::set<NodeId> checking;     // of these, nodes whose checks run
+  std::optional<SlowNode> slow_node = {};
   uint32_t running_seats = 0;
   uint32_t stepping_seats = 0;
   uint32_t done_seats = 0;

@@ -13,6 +13,7 @@
 #include "paceline/core/finish.h"
 #include "paceline/core/recover/ladder.h"
 #include "paceline/core/world/membership.h"
+#include "paceline/core/world/node_check.h"
 #include "paceline/core/world/ranks.h"
 
 namespace paceline::core {
@@ -24,6 +25,8 @@ using Status = NodeState::Status;
 // A survivor's broken connection may be reported before the failure that broke it. A job ends for
 // the cause, so an end waits for it this long.
 constexpr Duration kCauseWait = Duration::Seconds(1);
+
+constexpr char kIsChecked[] = "is being checked";
 
 // If a single node restarted itself and is single again, its next world takes the next number of
 // the node's own block. Only this node uses these numbers, whether the agent or the master takes
@@ -94,20 +97,24 @@ bool FormFirstWorld(Turn& turn) {
   const JobState& state = turn.state();
   Watch& watch = turn.watch();
   const WorldBounds bounds = state.NextBounds();
-  if (watch.connected_count < bounds.nodes_min) {
+  const size_t ready = watch.connected_count - watch.checking.size();
+  if (ready < bounds.nodes_min) {
     watch.minimum_since = Instant::Max();
-    watch.pending = "waits for nodes: " + std::to_string(watch.connected_count) + " of at least " +
-                    std::to_string(bounds.nodes_min) + " are here";
+    watch.pending = "waits for nodes: " + std::to_string(ready) + " of at least " +
+                    std::to_string(bounds.nodes_min) + " are here" + ChecksText(turn);
     return false;
   }
   watch.minimum_since = std::min(watch.minimum_since, turn.now());
   const Instant due = watch.minimum_since + state.spec.timers.join_window;
-  if (watch.connected_count < bounds.nodes_max && turn.now() < due) {
-    watch.settle_at = due;
+  // A world without a node whose checks run would soon be formed anew, to grow.
+  const bool may_wait = turn.now() < due || !watch.checking.empty();
+  if (ready < bounds.nodes_max && may_wait) {
+    if (turn.now() < due) watch.settle_at = due;
     watch.pending = "waits for more nodes, up to " + std::to_string(bounds.nodes_max) + ": " +
-                    std::to_string(watch.connected_count) + " are here";
+                    std::to_string(ready) + " are here" + ChecksText(turn);
     return false;
   }
+  if (CompareHosts(turn)) return true;
   RungAnswer answer;
   answer.seats = PlanSeats({}, Candidates(turn), bounds);
   if (answer.seats.empty()) return false;
@@ -135,8 +142,9 @@ const NodeState* OpenFate(Turn& turn, std::string* reason) {
     const NodeState* node = turn.state().Find(seat.node);
     if (node->status != Status::kSeated) continue;
     const Verdict verdict = turn.Judge(*node);
-    if (verdict.kind == Verdict::Kind::kHealthy) continue;
-    *reason = verdict.reason;
+    const bool is_checked = turn.watch().checking.contains(node->id);
+    if (verdict.kind == Verdict::Kind::kHealthy && !is_checked) continue;
+    *reason = verdict.kind == Verdict::Kind::kHealthy ? kIsChecked : verdict.reason;
     return node;
   }
   return nullptr;
@@ -174,21 +182,22 @@ Candidate CandidateOf(const NodeState& node) {
           .troubles = node.failures_without_progress + node.departures};
 }
 
-// Returns a spare that is suspected and not yet lost, if the ladder would take another rung with
-// it. A new master knows its spares from the journal, and counts each as suspected until it has
-// connected again; without this wait the job would shrink although a spare is there. The wait ends
-// when the spare connects, or when the detectors declare it lost.
+// Returns a spare that is suspected and not yet lost, or whose checks run, if the ladder would take
+// another rung with it. A new master knows its spares from the journal, and counts each as
+// suspected until it has connected again; without this wait the job would shrink although a spare
+// is there. The wait ends when the spare connects, or when the detectors declare it lost.
 const NodeState* OpenSpare(Turn& turn, std::string* reason) {
   std::vector<Candidate> hoped = Candidates(turn);
   const NodeState* open = nullptr;
   for (const auto& [id, node] : turn.state().nodes) {
     if (node.status != Status::kSpare) continue;
     const Verdict verdict = turn.Judge(node);
-    if (verdict.kind != Verdict::Kind::kSuspect) continue;
+    const bool is_suspect = verdict.kind == Verdict::Kind::kSuspect;
+    if (!is_suspect && !turn.watch().checking.contains(id)) continue;
     hoped.push_back(CandidateOf(node));
     if (open == nullptr) {
       open = &node;
-      *reason = verdict.reason;
+      *reason = is_suspect ? verdict.reason : kIsChecked;
     }
   }
   if (open == nullptr) return nullptr;
@@ -347,6 +356,7 @@ bool FormNextWorld(Turn& turn) {
 std::string WhyItEnds(const JobState& state) {
   if (state.incident.pending) return "one of its ranks or nodes is gone";
   if (state.decision.rung == Rung::kMoveLayers) return "its layers move";
+  if (state.decision.rung == Rung::kReplaceSlow) return "a spare takes the ranks of a slow node";
   return state.decision.rung == Rung::kResize ? "it shrinks, as requested" : "it grows";
 }
 
@@ -418,7 +428,7 @@ std::vector<Candidate> Candidates(Turn& turn) {
   for (const auto& [id, node] : turn.state().nodes) {
     if (node.status != Status::kSpare && node.status != Status::kSeated) continue;
     const NodeLink& link = turn.Link(id);
-    if (!link.connection) continue;
+    if (!link.connection || turn.watch().checking.contains(id)) continue;
     const Verdict verdict = turn.Judge(node);
     if (verdict.kind == Verdict::Kind::kSuspect || verdict.kind == Verdict::Kind::kLost) continue;
     candidates.push_back(CandidateOf(node));

@@ -32,7 +32,8 @@ enum class Rung {
   kStop,            // tell the user
   // No rung of the ladder, as nothing has failed: the ranks ask for a world with another plan.
   kMoveLayers,
-  kResize,  // the job goes to the size that was chosen
+  kResize,       // the job goes to the size that was chosen
+  kReplaceSlow,  // a spare takes the ranks of a slow node
 };
 std::string_view RungName(Rung rung);  // "restart process", …
 
@@ -92,6 +93,14 @@ struct NodeLeft {
   NodeId node;
   std::string name;
   std::string reason;
+};
+// What the checks of the user said of a node. After a failure the node is taken out.
+struct NodeChecked {
+  NodeId node;
+  std::string name;
+  bool ok = false;
+  std::string reason;
+  std::string numbers;  // a JSON object; "": none
 };
 struct NodeEvicted {  // taken out of the world by a failed verdict; never seated again
   NodeId node;
@@ -266,13 +275,14 @@ struct JobResumed {  // a user started the ended job again
   bool anew = false;  // it had failed or was stopped: failures are counted anew
 };
 
-using Fact = std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
-                          RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded,
-                          SoloRestarted, ProgressMade, GrowthPlanned, WaitBegan, StopDecided,
-                          JobFinished, RestoreDecided, CheckpointCommitted, CheckpointDamaged,
-                          CheckpointNotStored, JobResumed, HangJudged, WishChanged, NodeNoticed,
-                          PastRemembered, RankSlow, RankNoLongerSlow, LossWentBad, ModelDescribed,
-                          ParallelPlanChosen, AgentReturned, HangEnded, SizeChosen, TasksPlaced>;
+using Fact =
+    std::variant<JobCreated, MasterTookOver, NodeJoined, NodeLost, NodeLeft, NodeEvicted,
+                 RankFailed, RecoveryDecided, WorldFormed, WorldRunning, WorldEnded, SoloRestarted,
+                 ProgressMade, GrowthPlanned, WaitBegan, StopDecided, JobFinished, RestoreDecided,
+                 CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
+                 HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
+                 LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned, HangEnded,
+                 SizeChosen, TasksPlaced, NodeChecked>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -81,6 +81,10 @@ struct Teller {
            " trained on";
   }
   std::string operator()(const NodeLeft& fact) const { return fact.name + " " + fact.reason; }
+  std::string operator()(const NodeChecked& fact) const {
+    return WithReason(fact.name + (fact.ok ? " passed its checks" : " failed its checks"),
+                      fact.reason);
+  }
   std::string operator()(const NodeEvicted& fact) const {
     return WithReason(fact.name + " is taken out of the job", fact.reason) +
            (fact.host.empty() ? ""
@@ -218,6 +222,7 @@ struct Namer {
   std::string_view operator()(const NodeNoticed&) const { return "node_noticed"; }
   std::string_view operator()(const AgentReturned&) const { return "agent_returned"; }
   std::string_view operator()(const NodeLeft&) const { return "node_left"; }
+  std::string_view operator()(const NodeChecked&) const { return "node_checked"; }
   std::string_view operator()(const NodeEvicted&) const { return "node_evicted"; }
   std::string_view operator()(const RankFailed&) const { return "rank_failed"; }
   std::string_view operator()(const RecoveryDecided&) const { return "recovery_decided"; }
@@ -260,6 +265,7 @@ std::string_view RungName(Rung rung) {
     case Rung::kStop: return "stop";
     case Rung::kMoveLayers: return "move layers";
     case Rung::kResize: return "resize";
+    case Rung::kReplaceSlow: return "replace slow";
   }
   return "unknown";
 }

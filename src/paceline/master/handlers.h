@@ -39,6 +39,7 @@ struct Handlers {
   void Said(ConnectionId connection, const CheckpointReport& message) const;
   void Said(ConnectionId connection, const NodeEvidence& message) const;
   void Said(ConnectionId connection, const PlanNote& message) const;
+  void Said(ConnectionId connection, const NodeCheck& message) const;
   void Said(ConnectionId connection, const wire::JournalHeld& message) const;
   void Said(ConnectionId, const wire::JournalBytes&) const {
   }  // answers to a question that this master asked before it began

@@ -110,6 +110,12 @@ enum class ScaleMode {
   kOff,     // neither
 };
 
+// What the master does about a slow host.
+enum class SlowAct {
+  kTell,     // nothing but to record it
+  kReplace,  // a spare takes its ranks
+};
+
 struct JobSpec {
   std::string job_id;  // unique for this user on this host; names the run directory
   std::string name;    // for people; --rdzv-id or --name
@@ -128,6 +134,9 @@ struct JobSpec {
   // Time after which an absent rank is restarted, instead of its usual one. 0: by what it does
   // (diagnose/deadline.h).
   Duration hang_act_after;
+  SlowAct slow_act = SlowAct::kTell;
+  // A host that is slow for a shorter time keeps its ranks.
+  Duration slow_act_after = Duration::Seconds(50);
   ScaleMode scale = ScaleMode::kAdvise;
   double efficiency_least = 0.6;  // speed that the last node must add, as a part of the first's
   TaskSpec tasks;                 // instead of a world
@@ -203,6 +212,9 @@ struct LaunchSpec {
   Duration notify_timeout = Duration::Seconds(10);
   // Folder of the history, in which the master keeps what it measured; "": it keeps none.
   std::string history_place;
+  // Executables that the agent runs before its node is seated. Absolute.
+  std::vector<std::string> checks;
+  Duration check_timeout = Duration::Seconds(60);  // for each of them
   // How long the master waits at the job's end for the command's last runs.
   Duration notify_end_wait() const {
     if (notify_command.empty()) return Duration();

@@ -73,6 +73,21 @@ struct RankReport {
   bool operator==(const RankReport&) const = default;
 };
 
+// What the checks of the user say of a host.
+struct NodeCheck {
+  enum class State {
+    kNone,     // there are no checks, or the node has ranks already
+    kRunning,  // they are not over, so the node gets no seat yet
+    kPassed,
+    kFailed  // a check failed twice
+  };
+  State state = State::kNone;
+  std::string reason;   // of a failure; or what a check that passed says
+  std::string numbers;  // a JSON object, its keys are the names of the checks; "": none
+  bool is_over() const { return state == State::kPassed || state == State::kFailed; }
+  bool operator==(const NodeCheck&) const = default;
+};
+
 // A node's whole state, sent at registration; later only the changes.
 struct NodeReport {
   std::string name;                // unique in the job
@@ -92,6 +107,7 @@ struct NodeReport {
   uint64_t term = 0;              // the highest of the masters that it has met
   Generation generation;          // of its last completed assignment
   std::vector<RankReport> ranks;  // living ranks and those that exited since the last report
+  NodeCheck check;
   bool operator==(const NodeReport&) const = default;
 };
 

@@ -53,6 +53,7 @@ void AgentHost::Start() {
     Feed(core::RankFound{rank, node_.restart_count_of(rank.pid)});
   }
   Feed(core::StorePortHeld{store_port_});
+  if (world_.options().checks.is_used) RunChecks();
   if (world_.options().saves.is_used) station_.OpenToPeers();
   Connect();
   ScheduleBeat();
@@ -143,6 +144,7 @@ void AgentHost::Register(Master& master) {
   event.report.address = "10.0.0." + std::to_string(node.index());
   event.report.slots = world.options().spec.nproc_per_node - (node.is_small() ? 1 : 0);
   event.report.store_port = store_port_;
+  event.report.check = ToldCheck();
   event.report.version_major = 0;
   event.report.version_minor = 1;
   const bool hides_term = world.options().canary == Canary::kTrustOldMaster;
@@ -181,6 +183,7 @@ void AgentHost::OnAdmitted(ConnectionId connection, NodeId id, uint64_t term) {
     is_linked_ = true;
     Feed(core::MasterLinked{});
     TellPlan();
+    TellCheck();
     if (world_.options().saves.is_used && !has_ended_) station_.Feed(core::StationLinked{});
   });
 }

@@ -109,6 +109,9 @@ class AgentHost {
   void Beat();
   void ScheduleBeat();
   void ScheduleSamples();
+  void RunChecks();
+  void TellCheck();
+  NodeCheck ToldCheck() const;
   bool MayRest() const;
   void ReadProgress();
   void SendReport();

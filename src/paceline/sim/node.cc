@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "paceline/base/mark.h"
+#include "paceline/base/text.h"
 #include "paceline/sim/world.h"
 
 namespace paceline::sim {
@@ -99,6 +100,25 @@ void Node::FallSilent(Silence kind) {
   }
   world_.network().CutForEver(host(), kMasterHost);
   if (kind == Silence::kCutOff) world_.network().CutForEver(kMasterHost, host());
+}
+
+// ---- the checks of the user ----
+
+void Node::BeginChecks() {
+  check_.state = passed_boot_ == boot_id_ ? NodeCheck::State::kPassed : NodeCheck::State::kRunning;
+  check_.reason.clear();
+}
+
+void Node::EndChecks() {
+  const bool has_passed = !is_bad_ || is_half_;
+  if (has_passed) passed_boot_ = boot_id_;
+  check_.state = has_passed ? NodeCheck::State::kPassed : NodeCheck::State::kFailed;
+  check_.reason = has_passed ? "" : "gpu.sh: one of 8 GPUs is missing";
+  const int64_t speed = world_.prng().Between(80, 120) / (is_half_ ? 2 : 1);
+  check_.numbers =
+      has_passed ? Concat("{\"host\":{\"matmul_gflops\":", speed, ",\"memory_gb_s\":100}}") : "";
+  world_.trace().Add(world_.queue().now(), name_, "checked",
+                     has_passed ? static_cast<uint64_t>(speed) : 0);
 }
 
 // ---- the agent ----

@@ -68,6 +68,17 @@ class Node {
   // True if the node offers fewer ranks than the job requires, so it is refused.
   bool is_small() const { return is_small_; }
   void MakeSmall() { is_small_ = true; }
+  // True if its checks fail, or if it has half of the speed.
+  bool is_bad() const { return is_bad_; }
+  void Break(bool is_half) {
+    is_bad_ = true;
+    is_half_ = is_half;
+    passed_boot_.clear();
+  }
+  // Its checks, as its agent reports them: once in a boot.
+  const NodeCheck& check() const { return check_; }
+  void BeginChecks();
+  void EndChecks();
   AgentHost* agent() { return agent_.get(); }
   const AgentHost* agent() const { return agent_.get(); }
   const std::map<int32_t, RankProcess>& processes() const { return processes_; }
@@ -142,6 +153,10 @@ class Node {
   bool is_on_ = false;
   bool is_twin_ = false;
   bool is_small_ = false;
+  bool is_bad_ = false;
+  bool is_half_ = false;      // and passes its own checks
+  std::string passed_boot_;   // the newest boot in which the checks passed
+  NodeCheck check_;           // of the present agent
   bool is_stalled_ = false;   // processes hang in their imports
   bool is_refusing_ = false;  // the starter starts nothing, and answers late
   bool is_frozen_ = false;

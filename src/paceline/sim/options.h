@@ -59,7 +59,14 @@ struct LinkQuality {
 struct PaceOptions {
   bool is_told = false;
   std::optional<uint32_t> slow_rank;  // of every world: its work takes 1.5 times as long
+  std::optional<uint32_t> slow_node;  // by index: the same for all its ranks
   uint32_t noise_permille = 0;        // random part of a step's work
+};
+
+// The checks of the user, which each host must pass before it is seated.
+struct CheckOptions {
+  bool is_used = false;
+  Duration take_max = Duration::Seconds(7);
 };
 
 // The parallel plan of the script, and what it needs.
@@ -93,6 +100,7 @@ struct Options {
   SaveOptions saves;
   PaceOptions pace;
   PlanOptions plan;
+  CheckOptions checks;
   int64_t total_steps = 0;            // 0: endless
   bool tells_steps = true;            // pl.step(n); otherwise only the optimizer hook counts
   bool tells_saved = true;            // pl.saved(n)

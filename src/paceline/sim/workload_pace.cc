@@ -12,10 +12,11 @@ namespace paceline::sim {
 namespace {
 
 // `world` is the same for all ranks of that step, `own` is this rank's.
-StepSums StepTook(const Options& options, Rank rank, Prng own, Prng world, uint32_t world_size) {
+StepSums StepTook(const Options& options, Rank rank, bool is_slow, Prng own, Prng world,
+                  uint32_t world_size) {
   const int64_t noise = options.pace.noise_permille;
   int64_t permille = 1000 + own.Between(-noise, noise);
-  if (options.pace.slow_rank == rank.value()) permille += permille / 2;
+  if (is_slow) permille += permille / 2;
   StepSums step;
   step.whole = options.step_time;
   step.own = options.step_time / 2 * permille / 1000;
@@ -38,11 +39,15 @@ std::vector<RankSample> Workload::Samples(const Node& node, Generation generatio
   const int64_t done = Done(group) - group.first;
   for (auto& [rank, member] : group.members) {
     if (&world_.node(member.node) != &node) continue;
+    const std::optional<uint32_t>& slow = options.pace.slow_node;
+    const uint32_t shift = options.canary == Canary::kBlameHost ? 1 : 0;
+    const bool is_slow = options.pace.slow_rank == rank.value() ||
+                         (slow.has_value() && (*slow + shift) % options.node_count == node.index());
     for (; member.metered_to < done; ++member.metered_to) {
       const auto step = static_cast<uint64_t>(member.metered_to);
       const Prng own(MixContent(group.content + rank.value() + 1, step));
       const Prng world(MixContent(group.content, step));
-      member.meter.Add(StepTook(options, rank, own, world, group.world_size));
+      member.meter.Add(StepTook(options, rank, is_slow, own, world, group.world_size));
     }
     samples.push_back({generation, rank, member.meter.sums()});
   }

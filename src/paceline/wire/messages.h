@@ -56,7 +56,7 @@ struct JournalHeld {
 };
 using JournalBytes = JournalPiece<std::string>;
 using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport,
-                                  NodeEvidence, JournalHeld, JournalBytes, PlanNote>;
+                                  NodeEvidence, JournalHeld, JournalBytes, PlanNote, NodeCheck>;
 
 // ---- master to agent ----
 

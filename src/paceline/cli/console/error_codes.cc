@@ -333,6 +333,13 @@ constexpr ErrorCode kCodes[] = {
     {"PL-E226", "rows of a stream were removed", kExitUsage,
      "The receiver removes rows that were committed longer ago than `--keep`. A reader that is "
      "slower records the gap and goes on at the first row that is left."},
+    {"PL-E235", "a check cannot be started", kExitUsage,
+     "`--check FILE` names an executable that each host must pass before it is seated. It has to "
+     "be there on each host, at the same path, and to be executable; a name that ends in .py or "
+     ".sh is enough, too. docs/guides/checks.md"},
+    {"PL-E236", "two checks have the same name", kExitUsage,
+     "The log of a check, its reason and its numbers are named after its file, without the "
+     "folder."},
 
     {"PL-E140", "the tasks of the job are not possible", kExitUsage,
      "`paceline run --tf --workers N --ps M` starts a TensorFlow job by TF_CONFIG: tasks that "

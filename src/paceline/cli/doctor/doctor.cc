@@ -20,6 +20,7 @@
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
 #include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/doctor/measure.h"
 #include "paceline/cli/job/job_place.h"
 #include "paceline/cli/run/host_facts.h"
 #include "paceline/cli/run/interpreter.h"
@@ -27,6 +28,14 @@
 
 namespace paceline::cli {
 namespace {
+
+constexpr Flag kDoctorFlags[] = {
+    {.dest = "measure",
+     .spellings = {"--measure"},
+     .kind = FlagKind::kSwitch,
+     .help = "only measure matmul, memory, disk and loopback, and print one JSON line, as the "
+             "check of `run --node-check` does"},
+};
 
 struct Host {
   const Environment& environment;
@@ -190,7 +199,10 @@ constexpr NamedCheck kChecks[] = {
 
 }  // namespace
 
+FlagTable DoctorFlags() { return kDoctorFlags; }
+
 int RunDoctor(Invocation& invocation) {
+  if (invocation.line.Has("measure")) return MeasureHost(invocation);
   Output& out = invocation.out;
   const HostFacts facts = ReadHostFacts(invocation.environment);
   const Host host{.environment = invocation.environment,

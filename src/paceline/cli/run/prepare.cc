@@ -19,6 +19,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/ended_run.h"
 #include "paceline/cli/job/registered.h"
+#include "paceline/cli/run/check_files.h"
 #include "paceline/cli/run/interpreter.h"
 #include "paceline/cli/run/node_names.h"
 #include "paceline/cli/run/notify_check.h"
@@ -82,6 +83,7 @@ class Preparation {
       if (request_.local_nodes > 0) {
         problem = CheckInterpreter(run_.launch.python, input_.facts);
         if (!problem) problem = CheckPreload(run_.launch.python, run_.launch.preload);
+        if (!problem) problem = CheckTheChecks(run_.launch.checks, input_.facts.host_name);
       }
       if (!problem) problem = ChooseRole();
       if (!problem) problem = ChooseRelay();

@@ -8,6 +8,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/job/run_dir.h"
+#include "paceline/cli/run/check_files.h"
 #include "paceline/cli/run/entry.h"
 #include "paceline/cli/run/interpreter.h"
 #include "paceline/cli/run/task_shape.h"
@@ -136,6 +137,8 @@ class RequestMaker {
     spec.replace_nodes = settings_.OnOff("job.replace_nodes");
     spec.seed = static_cast<uint64_t>(settings_.Integer("job.seed"));
     spec.only_tells_hangs = settings_.Text("hang.act") == "tell";
+    spec.slow_act = settings_.Text("slow.act") == "replace" ? SlowAct::kReplace : SlowAct::kTell;
+    spec.slow_act_after = settings_.Time("slow.act_after");
     if (settings_.IsSet("hang.act_after")) spec.hang_act_after = settings_.Time("hang.act_after");
     return TakeTasks(line_, settings_, &request_);
   }
@@ -435,6 +438,8 @@ class RequestMaker {
     launch.notify_command = settings_.List("notify.command");
     launch.notify_timeout = settings_.Time("notify.timeout");
     launch.history_place = HistoryPlace(settings_.Text("history.place"), environment_, facts_.cwd);
+    launch.checks = CheckFiles(line_, settings_, facts_.cwd);
+    launch.check_timeout = settings_.Time("check.timeout");
     launch.keep_warm = settings_.Time("launch.keep_warm");
     // TensorFlow starts threads when it is imported, so no task is a fork of a process that did.
     launch.warm = settings_.OnOff("launch.warm") && !request_.spec.tasks.is_on();

@@ -42,6 +42,11 @@ bool IsOnlyTold(const JobEvent& event) {
   return IsOneOf(event.kind, {"rank_slow", "loss_went_bad"});
 }
 
+// Such a node is taken out of the job.
+bool IsFailedCheck(const JobEvent& event) {
+  return event.kind == "node_checked" && DetailOf(event, "ok") == "false";
+}
+
 bool FollowsFromADecision(const JobEvent& event) {
   return IsOneOf(event.kind, {"recovery_decided", "node_evicted", "world_ended", "world_formed",
                               "world_running", "parallel_plan_chosen", "wait_began", "stop_decided",
@@ -346,6 +351,9 @@ std::string NextOf(const std::vector<JobEvent>& events, const Explanation& expla
     const std::string later = Visible(DetailOf(event, "later"));
     return "paceline why --evidence; " + (later.empty() ? "nothing was restarted for it" : later);
   }
+  if (IsFailedCheck(event)) {
+    return Concat("repair ", Visible(event.node), ", then start it there again as before");
+  }
   if (IsReturn(event)) return "nothing to do: training goes on";
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
   if (event.kind == "checkpoint_not_stored") {
@@ -383,6 +391,7 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
       continue;
     }
     if (event->kind == "recovery_decided" || event->kind == "stop_decided") return event->seq;
+    if (IsFailedCheck(*event)) return event->seq;
     has_run = has_run || event->kind == "world_running";
     const bool is_told = event->kind == "hang_judged" && DetailOf(*event, "acts") == "false";
     if (is_told && !has_run) return event->seq;

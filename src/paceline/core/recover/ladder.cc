@@ -9,6 +9,7 @@
 namespace paceline::core {
 
 RungAnswer ConsiderResize(const LadderView& view);
+RungAnswer ConsiderReplaceSlow(const LadderView& view);
 RungAnswer ConsiderRestartProcess(const LadderView& view);
 RungAnswer ConsiderRestartNode(const LadderView& view);
 RungAnswer ConsiderReplaceNode(const LadderView& view);
@@ -20,8 +21,9 @@ namespace {
 
 // Narrowest first, but a size that was chosen goes before all: the world is formed anew anyway.
 // Stop is last but takes effect first: no other rung applies once the budget is exhausted.
-constexpr std::array<RungEntry, 7> kLadder = {{
+constexpr std::array<RungEntry, 8> kLadder = {{
     {Rung::kResize, ConsiderResize},
+    {Rung::kReplaceSlow, ConsiderReplaceSlow},
     {Rung::kRestartProcess, ConsiderRestartProcess},
     {Rung::kRestartNode, ConsiderRestartNode},
     {Rung::kReplaceNode, ConsiderReplaceNode},

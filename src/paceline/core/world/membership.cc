@@ -11,6 +11,7 @@
 #include "paceline/core/succession/former_worlds.h"
 #include "paceline/core/tasks/tasks.h"
 #include "paceline/core/world/name_contest.h"
+#include "paceline/core/world/node_check.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world/wish.h"
 #include "paceline/model/version.h"
@@ -108,6 +109,7 @@ void WelcomeBack(Turn& turn, NodeId id) {
                        .incarnation = link.incarnation},
             {node->cause});
   CountConnection(turn, id, true);
+  TakeCheck(turn, id);
   turn.TellSoon(id);
   turn.Rewatch(id);
 }
@@ -262,6 +264,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.agent_incarnation = report.agent_incarnation;
   link.incarnation = report.incarnation;
   link.agent_pid = report.agent_pid;
+  link.check = report.check;
   turn.TellSoon(id);
   turn.watch().dirty = true;
   turn.Do(AdmitNode{event.connection, id});
@@ -382,6 +385,7 @@ void OnRegistered(Turn& turn, const NodeRegistered& event) {
   if (leaving) return;
   NoteReturn(turn, id, former_agent);
   WelcomeBack(turn, id);
+  TakeCheck(turn, id);
   turn.Rewatch(id);
 }
 

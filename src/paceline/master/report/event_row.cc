@@ -80,6 +80,12 @@ struct Filler {
     event.node = names.Of(fact.node);
     Detail("reason", fact.reason);
   }
+  void operator()(const core::NodeChecked& fact) {
+    event.node = names.Of(fact.node);
+    Detail("ok", YesNo(fact.ok));
+    Detail("reason", fact.reason);
+    if (!fact.numbers.empty()) Detail("numbers", fact.numbers);
+  }
   void operator()(const core::NodeEvicted& fact) {
     event.node = names.Of(fact.node);
     Detail("reason", fact.reason);

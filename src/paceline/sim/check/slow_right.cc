@@ -21,6 +21,8 @@ class SlowRight final : public Check {
       const std::optional<uint32_t> truth = world.options().pace.slow_rank;
       const auto& ranks = slow->finding.ranks;
       if (ranks.size() == 1 && truth == ranks.front().value()) continue;
+      const std::optional<uint32_t> node = world.options().pace.slow_node;
+      if (node.has_value() && world.node(*node).name() == slow->finding.node) continue;
       world.Fail("slow_right", "not slow: " + core::Sentence(record));
     }
   }

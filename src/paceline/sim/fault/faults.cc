@@ -14,6 +14,9 @@ bool HasSmallerHosts(const Options& options) {
 bool HasSizes(const Options& options) {
   return options.spec.nodes_min + options.spec.unit <= options.spec.nodes_max;
 }
+bool HasChecks(const Options& options) {
+  return options.checks.is_used && !options.spec.has_wish();
+}
 bool SavesSometimes(const Options& options) { return options.checkpoint_every != 1; }
 
 constexpr Fault kFaults[] = {
@@ -90,6 +93,9 @@ constexpr Fault kFaults[] = {
     {"notice", "a platform tells that it takes a node away, and does so", TakeAway, nullptr,
      /*lasts=*/false, FaultFamily::kPlatform},
     // a user
+    {"bad_node",
+     "a host comes that is broken or has half the speed, or becomes so while it reboots", BadNode,
+     HasChecks, /*lasts=*/false, FaultFamily::kUser},
     {"resize", "a user makes the job smaller or larger, at once or when it costs no step", Resize,
      HasSizes, /*lasts=*/false, FaultFamily::kUser},
     // never healed

@@ -17,6 +17,7 @@ constexpr std::string_view kFewerNodes[] = {"kill_node", "leave_node"};
 constexpr std::string_view kStops[] = {"freeze_rank"};
 constexpr std::string_view kNotices[] = {"notice"};
 constexpr std::string_view kSizes[] = {"resize"};
+constexpr std::string_view kBrokenHosts[] = {"bad_node"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -73,6 +74,9 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kOtherSize, "other_size", "the master hears another size than the user typed", kSizes},
     {Canary::kForgetNotice, "forget_notice", "the master does not hear that a node is taken away",
      kNotices},
+    {Canary::kSkipChecks, "skip_checks", "a host whose checks fail is reported as one that passed",
+     kBrokenHosts},
+    {Canary::kBlameHost, "blame_host", "the step times of a slow host are reported for another"},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

@@ -47,6 +47,8 @@ enum class Canary {
   kForgetImages,         // a node drops its images when another master comes
   kForgetNotice,         // the master does not hear that a platform takes a node away
   kOtherSize,            // the master hears another size than the user typed
+  kSkipChecks,           // an agent says that its host passed its checks, whatever they said
+  kBlameHost,            // the ranks of one host are slow, and another host is called slow
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

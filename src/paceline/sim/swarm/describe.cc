@@ -60,8 +60,13 @@ std::string Describe(const Options& options) {
     if (options.pace.slow_rank.has_value()) {
       text += " slow=" + std::to_string(*options.pace.slow_rank);
     }
+    if (options.pace.slow_node.has_value()) {
+      text += " slow_node=" + std::to_string(*options.pace.slow_node);
+    }
+    if (options.spec.slow_act == SlowAct::kReplace) text += " replaces";
     text += ")";
   }
+  if (options.checks.is_used) text += " checks";
   if (options.plan.is_used) {
     text += " plan(memory=";
     for (const uint64_t bytes : options.plan.memory) text += std::to_string(bytes >> 30) + "G";

@@ -144,12 +144,26 @@ void DrawSaves(Prng& prng, const Overrides& overrides, Options& options) {
 
 // Every sixth run tells what its steps take, and half of those have a slow rank.
 void DrawPace(Prng& prng, const Overrides& overrides, PaceOptions& pace) {
-  const bool is_drawn = prng.Chance(1, 6);
-  const bool is_slow = prng.Chance(1, 2);
+  const bool is_blamed =
+      overrides.canary == Canary::kBlameFast || overrides.canary == Canary::kBlameHost;
+  const bool is_drawn = prng.Chance(1, 6) || is_blamed;
+  const bool is_slow = prng.Chance(1, 2) || is_blamed;
   const auto rank = static_cast<uint32_t>(prng.Below(8));
   pace.noise_permille = static_cast<uint32_t>(prng.Below(100));
-  pace.is_told = is_drawn || overrides.canary == Canary::kBlameFast;
-  if (pace.is_told && (is_slow || overrides.canary == Canary::kBlameFast)) pace.slow_rank = rank;
+  pace.is_told = is_drawn;
+  if (is_drawn && is_slow) pace.slow_rank = rank;
+}
+
+// In half of the runs with step times, a spare takes the ranks of a slow host, and a host is slow
+// instead of a rank.
+void DrawReplacing(Prng& prng, Canary canary, Options& options) {
+  const bool is_drawn = prng.Chance(1, 2) || canary == Canary::kBlameHost;
+  const auto node = static_cast<uint32_t>(prng.Below(options.node_count));
+  options.spec.slow_act_after = DrawBetween(prng, Duration(), Duration::Seconds(20));
+  if (!is_drawn || !options.pace.is_told) return;
+  options.spec.slow_act = SlowAct::kReplace;
+  if (options.pace.slow_rank.has_value()) options.pace.slow_node = node;
+  options.pace.slow_rank.reset();
 }
 
 // The scripts of every fifth run train by a plan. Nodes have one of two types of devices, and some
@@ -300,12 +314,17 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   Prng platform = prng.Fork();
   Prng plan = prng.Fork();
   Prng user = prng.Fork();
+  Prng checks = prng.Fork();
+  Prng replacing = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
   DrawSaves(saves, overrides, options);
   DrawPace(pace, overrides, options.pace);
   DrawPlan(plan, overrides, options);
+  if (overrides.canary != Canary::kBlameFast) DrawReplacing(replacing, overrides.canary, options);
+  options.checks.is_used =
+      checks.Chance(1, 5) || std::ranges::find(overrides.only, "bad_node") != overrides.only.end();
   DrawStrikes(strikes, overrides, options);
   DrawLasting(lasting, overrides, options);
   options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, overrides, options);

@@ -162,6 +162,7 @@ class Draw {
         core::NodeLost{node, Name(), Time(), Flag(), Flag(), Text()},
         core::NodeLeft{node, Name(), Text()},
         core::NodeEvicted{node, Name(), Text(), Text()},
+        core::NodeChecked{node, Name(), Flag(), Text(), Text()},
         core::RankFailed{node, Name(), generation, Rank(Small()), Step(), Step(), Flag(), Flag(),
                          Cause(), Time()},
         core::RecoveryDecided{Enum(core::Rung::kStop), node, Flag(), Name(), Step(), Step(),

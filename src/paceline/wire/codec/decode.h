@@ -70,6 +70,10 @@ inline absl::Status Decode(pb::RankReport::State from, std::string_view field,
                            RankReport::State* to) {
   return Shifted(from, field, RankReport::State::kExited, to);
 }
+inline absl::Status Decode(pb::NodeCheck::State from, std::string_view field,
+                           NodeCheck::State* to) {
+  return Shifted(from, field, NodeCheck::State::kFailed, to);
+}
 inline absl::Status Decode(pb::Wish::Intent from, std::string_view field, Wish::Intent* to) {
   return Shifted(from, field, Wish::Intent::kDrain, to);
 }
@@ -85,7 +89,7 @@ inline absl::Status Decode(pb::RankPhase from, std::string_view field, RankPhase
   return Shifted(from, field, RankPhase::kEnd, to);
 }
 inline absl::Status Decode(pb::Rung from, std::string_view field, core::Rung* to) {
-  return Shifted(from, field, core::Rung::kResize, to);
+  return Shifted(from, field, core::Rung::kReplaceSlow, to);
 }
 
 inline absl::Status CheckName(std::string_view name, std::string_view field) {

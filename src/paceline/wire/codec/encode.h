@@ -27,6 +27,10 @@ To Shifted(From value) {
 }
 inline pb::GrowPolicy Encode(GrowPolicy value) { return Shifted<pb::GrowPolicy>(value); }
 inline pb::ScaleMode Encode(ScaleMode value) { return Shifted<pb::ScaleMode>(value); }
+inline pb::SlowAct Encode(SlowAct value) { return Shifted<pb::SlowAct>(value); }
+inline pb::NodeCheck::State Encode(NodeCheck::State value) {
+  return Shifted<pb::NodeCheck::State>(value);
+}
 inline pb::Wish::Intent Encode(Wish::Intent value) { return Shifted<pb::Wish::Intent>(value); }
 inline pb::EntryKind Encode(EntryKind value) { return Shifted<pb::EntryKind>(value); }
 inline pb::ExitCause::Kind Encode(ExitCause::Kind value) {

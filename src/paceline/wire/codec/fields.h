@@ -13,7 +13,8 @@
 #define PACELINE_BUDGETS(F) F(no_progress_failures) F(node_restarts) F(solo_generations) \
   F(heartbeats_per_second_max) F(unproven_connections_max)
 #define PACELINE_JOB_SPEC(F) F(nodes_min) F(nodes_max) F(unit) F(nproc_per_node) F(spares) \
-  F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(efficiency_least) F(seed)
+  F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(efficiency_least) F(seed) \
+  F(slow_act_after)
 
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
   F(fingerprint) F(headline) F(is_final) F(is_repeatable) F(cause_class) F(role)
@@ -31,6 +32,7 @@
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
   F(host) F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) \
   F(term) F(generation)
+#define PACELINE_NODE_CHECK(F) F(state) F(reason) F(numbers)
 #define PACELINE_JOURNAL_PIECE(F) F(term) F(from) F(is_whole)
 #define PACELINE_JOURNAL_HELD(F) F(taken)
 #define PACELINE_JOURNAL_WANTED(F) F(from)
@@ -58,6 +60,7 @@
 #define PACELINE_NODE_LOST(F) F(node) F(name) F(silent_for) F(finished) F(explains) F(reason)
 #define PACELINE_NODE_LEFT(F) F(node) F(name) F(reason)
 #define PACELINE_NODE_EVICTED(F) F(node) F(name) F(reason) F(host)
+#define PACELINE_NODE_CHECKED(F) F(node) F(name) F(ok) F(reason) F(numbers)
 #define PACELINE_RANK_FAILED(F) F(node) F(node_name) F(generation) F(rank) F(step) F(step_count) \
   F(charged) F(explains) F(died_for)
 #define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \

@@ -69,6 +69,14 @@ absl::Status Take(const pb::NodeEvicted& from, core::NodeEvicted* to) {
   PACELINE_NODE_EVICTED(TAKE)
   return absl::OkStatus();
 }
+absl::Status Take(const pb::NodeChecked& from, core::NodeChecked* to) {
+  PACELINE_NODE_CHECKED(TAKE)
+  return absl::OkStatus();
+}
+absl::Status Take(const pb::NodeCheck& from, NodeCheck* to) {
+  PACELINE_NODE_CHECK(TAKE)
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::RankFailed& from, core::RankFailed* to) {
   PACELINE_RANK_FAILED(TAKE)
   return FromProto(from.cause(), &to->cause);
@@ -295,6 +303,7 @@ absl::Status FromProto(const pb::NodeReport& from, NodeReport* to) {
     RETURN_IF_ERROR(CheckPort(port, "task_port"));
     to->task_ports.push_back(port);
   }
+  if (from.has_check()) RETURN_IF_ERROR(Take(from.check(), &to->check));
   return TakeRanks(from.ranks(), &to->ranks);
 }
 
@@ -393,6 +402,7 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
     case pb::AgentMessage::kPlan:
       RETURN_IF_ERROR(FromProto(from.plan(), &to.emplace<PlanNote>()));
       return to;
+    case pb::AgentMessage::kCheck: RETURN_IF_ERROR(Into<NodeCheck>(from.check(), &to)); return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");
@@ -440,6 +450,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kNodeLost, NodeLost, node_lost)
     FACT(kNodeLeft, NodeLeft, node_left)
     FACT(kNodeEvicted, NodeEvicted, node_evicted)
+    FACT(kNodeChecked, NodeChecked, node_checked)
     FACT(kRankFailed, RankFailed, rank_failed)
     FACT(kRecoveryDecided, RecoveryDecided, recovery_decided)
     FACT(kWorldFormed, WorldFormed, world_formed)

@@ -73,6 +73,8 @@ absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
   to->notify_command.assign(from.notify_command().begin(), from.notify_command().end());
   TAKE_GIVEN(notify_timeout)
   to->history_place = from.history_place();
+  to->checks.assign(from.checks().begin(), from.checks().end());
+  TAKE_GIVEN(check_timeout)
   return Take(from.console(), &to->console);
 }
 
@@ -82,6 +84,9 @@ absl::Status FromProto(const pb::JobSpec& from, JobSpec* to) {
   RETURN_IF_ERROR(Decode(from.name(), "name", &to->name));
   if (from.grow() != pb::GROW_POLICY_UNSPECIFIED) {
     RETURN_IF_ERROR(Shifted(from.grow(), "grow", GrowPolicy::kNever, &to->grow));
+  }
+  if (from.slow_act() != pb::SLOW_ACT_UNSPECIFIED) {
+    RETURN_IF_ERROR(Shifted(from.slow_act(), "slow_act", SlowAct::kReplace, &to->slow_act));
   }
   if (from.scale() != pb::SCALE_MODE_UNSPECIFIED) {
     RETURN_IF_ERROR(Shifted(from.scale(), "scale", ScaleMode::kOff, &to->scale));

@@ -26,7 +26,7 @@ absl::Status CheckTexts(const LaunchSpec& launch) {
     if (!IsUtf8(*text)) return NotUtf8("\"" + CleanText(*text) + "\"");
   }
   for (const std::vector<std::string>* texts :
-       {&launch.args, &launch.preload, &launch.relays, &launch.notify_command,
+       {&launch.args, &launch.preload, &launch.relays, &launch.notify_command, &launch.checks,
         &launch.console.duplicate_stdout_filters, &launch.console.duplicate_stderr_filters}) {
     for (const std::string& text : *texts) {
       if (!IsUtf8(text)) return NotUtf8("\"" + CleanText(text) + "\"");

@@ -71,6 +71,10 @@ void Put(const core::NodeEvicted& from, pb::Fact* fact) {
   auto* to = fact->mutable_node_evicted();
   PACELINE_NODE_EVICTED(PUT)
 }
+void Put(const core::NodeChecked& from, pb::Fact* fact) {
+  auto* to = fact->mutable_node_checked();
+  PACELINE_NODE_CHECKED(PUT)
+}
 void Put(const core::RankFailed& from, pb::Fact* fact) {
   auto* to = fact->mutable_rank_failed();
   PACELINE_RANK_FAILED(PUT)
@@ -204,6 +208,10 @@ void Put(const Leaving& from, pb::AgentMessage* message) {
   message->mutable_leaving()->set_why(Encode(from.why));
 }
 
+void Fill(const NodeCheck& from, pb::NodeCheck* to) { PACELINE_NODE_CHECK(PUT) }
+
+void Put(const NodeCheck& from, pb::AgentMessage* message) { Fill(from, message->mutable_check()); }
+
 void Put(const NodeEvidence& from, pb::AgentMessage* message) {
   ToProto(from, message->mutable_evidence());
 }
@@ -260,6 +268,7 @@ void ToProto(const JobSpec& from, pb::JobSpec* to) {
   to->set_name(Encode(from.name));
   to->set_grow(Encode(from.grow));
   to->set_scale(Encode(from.scale));
+  to->set_slow_act(Encode(from.slow_act));
   PACELINE_JOB_SPEC(PUT)
   if (from.max_restarts.has_value()) to->set_max_restarts(*from.max_restarts);
   if (from.tasks.is_on()) ToProto(from.tasks, to->mutable_tasks());
@@ -294,6 +303,8 @@ void ToProto(const LaunchSpec& from, pb::LaunchSpec* to) {
   for (const std::string& word : from.notify_command) to->add_notify_command(word);
   to->set_notify_timeout(Encode(from.notify_timeout));
   to->set_history_place(from.history_place);
+  for (const std::string& path : from.checks) to->add_checks(path);
+  to->set_check_timeout(Encode(from.check_timeout));
   Fill(from.console, to->mutable_console());
 }
 
@@ -309,6 +320,7 @@ void ToProto(const RankReport& from, pb::RankReport* to) {
 
 void ToProto(const NodeReport& from, pb::NodeReport* to) {
   PACELINE_NODE_REPORT(PUT)
+  if (from.check.state != NodeCheck::State::kNone) Fill(from.check, to->mutable_check());
   for (const uint32_t port : from.task_ports) to->add_task_ports(port);
   for (const RankReport& rank : from.ranks) ToProto(rank, to->add_ranks());
 }

@@ -1,0 +1,25 @@
+#pragma once
+
+// The checks of the user: a node whose checks run is no candidate, and one that failed them is
+// taken out.
+
+#include <string>
+
+#include "paceline/core/event.h"
+#include "paceline/core/turn.h"
+
+namespace paceline::core {
+
+void OnCheckEnded(Turn& turn, const NodeCheckEnded& event);
+
+// Acts on what the node's agent said last of its checks. Call it when the node has joined.
+void TakeCheck(Turn& turn, NodeId id);
+
+// Takes out a node without a seat that measured itself (`run --node-check`) as much slower than the
+// median of the others. Returns true if there was one; call it again then.
+bool CompareHosts(Turn& turn);
+
+// "; n2 is being checked; n3 failed its checks: …", or "".
+std::string ChecksText(Turn& turn);
+
+}  // namespace paceline::core

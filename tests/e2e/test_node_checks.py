@@ -1,0 +1,146 @@
+"""Checks of the user before a host joins, and a spare that takes the ranks of a slow host."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from free_ports import free_port
+from job import SCRIPTS, TOGETHER, Job, eventually
+
+MakeJob = Callable[[str], Job]
+
+# A check as a user writes it: this "broken" host lacks a GPU.
+CHECK = """#!/bin/sh
+if [ "$PACELINE_NODE" = broken ]; then
+  echo '{"ok": false, "reason": "7 of 8 GPUs are here", "numbers": {"gpus": 7}}'
+else
+  echo '{"ok": true, "numbers": {"gpus": 8}}'
+fi
+"""
+
+
+def write_check(job: Job, text: str = CHECK, mode: int = 0o755) -> Path:
+    path = job.directory / "gpu.sh"
+    path.write_text(text)
+    path.chmod(mode)
+    return path
+
+
+def shared_flags(check: Path, nodes: str) -> list[str]:
+    return ["--nnodes", nodes, "--nproc-per-node", "1", "--check", str(check),
+            "--rdzv-endpoint", f"127.0.0.1:{free_port()}"]
+
+
+def start_two_hosts(sound: Job, broken: Job, nodes: str) -> list[str]:
+    flags = shared_flags(write_check(sound), nodes)
+    words = Job.steps_script(sound.state, 1_000_000)
+    sound.env |= TOGETHER
+    sound.be_patient().start([*flags, "--node-name", "sound", "--rdzv-conf", "is_host=1"], words)
+    eventually(sound.status, "its master answers", job=sound)
+    broken.start([*flags, "--node-name", "broken", "--rdzv-conf", "is_host=0"], words)
+    return flags
+
+
+def test_a_host_whose_check_fails_never_joins(make_job: MakeJob) -> None:
+    sound, broken = make_job("sound"), make_job("broken")
+    flags = start_two_hosts(sound, broken, "2")
+    assert broken.wait() == 92, broken.stderr
+    reason = "failed its checks: gpu.sh: 7 of 8 GPUs are here"
+    assert reason in broken.stderr, broken.stderr
+    at = ["--job", str(sound.run_dir)]
+    status = sound.command("status", *at).stdout
+    assert f"broken {reason}" in " ".join(status.split()), status
+    told = sound.command("why", *at)  # what to do next stands on stderr
+    why = " ".join((told.stdout + told.stderr).split())
+    assert reason in why, why
+    assert "repair broken, then start it there again" in why, why
+    assert sound.events("world_formed") == []
+    checked = {event["node"]: event["details"] for event in sound.events("node_checked")}
+    assert checked["broken"]["ok"] == "false"
+    assert json.loads(checked["sound"]["numbers"]) == {"gpu.sh": {"gpus": 8}}
+    # The host is repaired, and the command is typed there again.
+    write_check(sound, CHECK.replace("broken", "none"))
+    repaired = make_job("repaired")
+    repaired.start([*flags, "--node-name", "broken", "--rdzv-conf", "is_host=0"],
+                   Job.steps_script(sound.state, 1_000_000))
+    ranks = sound.until_stepping(2)
+    assert {rank["node"] for rank in ranks.values()} == {"sound", "broken"}
+
+
+def test_a_job_that_may_be_smaller_starts_without_the_host(make_job: MakeJob) -> None:
+    sound, broken = make_job("sound"), make_job("broken")
+    sound.env |= {"PACELINE_TIMERS_JOIN_WINDOW": "1s"}
+    flags = shared_flags(write_check(sound), "1:2")
+    words = Job.steps_script(sound.state, 1_000_000)
+    sound.be_patient().start([*flags, "--node-name", "sound", "--rdzv-conf", "is_host=1"], words)
+    sound.until_stepping(1)
+    broken.start([*flags, "--node-name", "broken", "--rdzv-conf", "is_host=0"], words)
+    assert broken.wait() == 92, broken.stderr
+    assert len(sound.events("world_formed")) == 1
+    node = sound.node("broken")
+    assert node is not None and node["state"] == "evicted", node
+
+
+@pytest.mark.parametrize(("text", "mode", "words"), [
+    (None, 0, "No such file or directory"),
+    ("echo", 0o644, "is not executable"),
+])
+def test_a_check_that_cannot_start_is_refused_at_once(
+    job: Job, text: str | None, mode: int, words: str
+) -> None:
+    path = job.directory / "check"
+    if text is not None:
+        path.write_text(text)
+        path.chmod(mode)
+    job.start_steps(["--standalone", "--check", str(path)], steps=5)
+    assert job.wait() == 2, job.stderr
+    assert "PL-E235" in job.stderr and words in job.stderr, job.stderr
+
+
+def test_a_host_is_measured(job: Job) -> None:
+    job.be_patient().start_steps(
+        ["--standalone", "--local-nodes", "2", "--nproc-per-node", "1", "--node-check"], steps=5)
+    assert job.wait() == 0, job.stderr
+    checked = job.events("node_checked")
+    assert {event["node"] for event in checked} == {"node0", "node1"}
+    for event in checked:
+        numbers = json.loads(event["details"]["numbers"])["host"]
+        assert set(numbers) == {"matmul_gflops", "memory_gb_s", "disk_mb_s", "loopback_gb_s"}
+        assert min(numbers.values()) > 0, event
+
+
+def test_two_checks_of_one_name_are_refused(job: Job) -> None:
+    path = write_check(job)
+    job.start_steps(["--standalone", "--check", f"{path},./gpu.sh"], steps=5)
+    assert job.wait() == 2, job.stderr
+    assert "PL-E236" in job.stderr, job.stderr
+
+
+def test_a_spare_takes_the_ranks_of_a_slow_host(job: Job) -> None:
+    pytest.importorskip("torch", reason="the script trains with torch")
+    job.env |= {"PACELINE_SLOW_ACT": "replace", "PACELINE_SLOW_ACT_AFTER": "0s", **TOGETHER}
+    enough = job.directory / "enough"
+    job.be_patient().start(
+        ["--standalone", "--local-nodes", "3", "--nnodes", "3", "--spares", "1",
+         "--nproc-per-node", "1", "--replace-nodes", "off"],
+        [str(SCRIPTS / "slow_host.py"), "--state", str(job.state / "step"), "--enough",
+         str(enough), "--slow", "node1"])
+    decided = eventually(
+        lambda: [event for event in job.events("recovery_decided")
+                 if event["details"]["rung"] == "replace slow"],
+        "the slow host is replaced", job=job)
+    assert decided[0]["node"] == "node1", decided
+    assert "node1 is slow and costs" in decided[0]["sentence"], decided
+    job.until_event("world_formed", 2)
+    ranks = job.until_stepping(3)
+    assert {rank["node"] for rank in ranks.values()} == {"node0", "node2", "node3"}
+    assert "node1 is slow" in " ".join(
+        job.command("why", "--job", str(job.run_dir)).stdout.split())
+    node = job.node("node1")
+    assert node is not None and node["state"] == "spare", node
+    assert job.events("rank_failed") == []
+    enough.touch()
+    assert job.wait() == 0, job.stderr
