@@ -35,7 +35,7 @@ PYTEST_test := -m "not long"
 PYTEST_test-all := -m long
 REPORT := $(CURDIR)/build/report/$(PART)
 
-.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-brokers test-sinks test-web test-prometheus test-tf k8s-binaries demo setup packages venv \
+.PHONY: help test test-all test-diagnosis test-plan test-fresh test-gpu test-k8s test-ray test-brokers test-sinks test-web test-prometheus test-tf test-ps k8s-binaries demo setup packages venv \
         wheel build unit heavy-units swarm lint pytest operator operator-image operator-unit operator-generate \
         operator-k8s report format clean
 .DEFAULT_GOAL := build
@@ -131,6 +131,9 @@ test-prometheus: venv wheel  ## rules, alerts and a scrape by Debian's Prometheu
 test-tf: venv wheel  ## an unchanged Estimator job of the real TensorFlow 2.15.1 (600 MB, Python 3.11)
 	@tools/setup.sh tf
 	PACELINE_TF_TESTS=1 $(VENV)/python -m pytest -v -rs tests/tf
+
+test-ps: venv wheel  ## workers and table servers are killed and frozen, again and again
+	PACELINE_PS_TESTS=1 $(VENV)/python -m pytest -v -rs tests/tables
 
 k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
 	@tools/setup.sh k8s

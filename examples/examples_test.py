@@ -54,3 +54,11 @@ def test_a_restart_ends_with_the_same_bits(script: str, tmp_path: Path):
     if script == "train_bytes.py":
         assert [path.name for path in sorted(tmp_path.iterdir())] == ["parts", "whole"]
     assert weights(parts) == weights(whole)
+
+
+def test_the_click_model_learns():
+    pytest.importorskip("torch", reason="this example trains with torch")
+    output = run("click_model.py")
+    before, after = (float(found) for found in re.findall(r"AUC ([0-9.]+)", output))
+    assert before < 0.6 < 0.8 < after, output
+    assert "table users: 2000 rows" in output

@@ -34,9 +34,10 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "master": ("core", "brain", "diagnose", "data", "plan", "platform", "wire", "model", "base"),
     "agent": ("core", "diagnose", "logclass", "data", "ckpt", "wire", "model", "base"),
     "client": ("ps", "data", "ckpt", "model", "base"),
+    "server": ("ps", "data", "model", "base"),
     "sim": ("core", "brain", "diagnose", "data", "plan", "model", "base"),
-    "cli": ("master", "agent", "sim", "core", "diagnose", "logclass", "data", "plan", "ckpt",
-            "platform", "wire", "model", "base"),
+    "cli": ("master", "agent", "server", "sim", "core", "diagnose", "logclass", "ps", "data",
+            "plan", "ckpt", "platform", "wire", "model", "base"),
     "bindings": ("client", "ps", "data", "plan", "model", "base"),
 }
 PARTS = {"wire": ("core/event.h", "core/record.h", "core/action.h", "core/checkpoint/book.h")}

@@ -184,6 +184,8 @@ class LeaseOpen:
     follows_checkpoints: bool
     is_even: bool
     is_stream: bool
+    unit: int
+    epoch: int
 
 Taken = tuple[str, int, int, int, str]
 
@@ -322,3 +324,65 @@ class CollectiveRecorder:
     def end(self, number: int, operation: str, work: object, /) -> None: ...
 
 def read_ring(content: bytes) -> dict[str, object]: ...
+
+_Memory = tuple[int, int]
+"""Address and elements of a contiguous tensor in this process's memory."""
+
+class Bags:
+    @staticmethod
+    def from_offsets(keys: _Memory, begins: _Memory, is_mean: bool) -> Bags: ...
+    @staticmethod
+    def of_width(keys: _Memory, width: int, is_mean: bool) -> Bags: ...
+    @property
+    def bags(self) -> int: ...
+    @property
+    def distinct(self) -> int: ...
+
+class GradientSum:
+    def __init__(self, dim: int) -> None: ...
+    def add(self, bags: Bags, pooled: _Memory) -> None: ...
+    def add_dense(self, values: _Memory) -> None: ...
+    def clear(self) -> None: ...
+    @property
+    def rows(self) -> int: ...
+
+class OptimizerSpec:
+    name: str
+    rate: float
+    epsilon: float
+    beta1: float
+    beta2: float
+    initial: float
+
+class Tables:
+    """Calls that return None or False were busy; the caller repeats them."""
+
+    @staticmethod
+    def own() -> Tables: ...
+    @staticmethod
+    def served(sockets: str, job_id: str) -> Tables: ...
+    def open(
+        self,
+        name: str,
+        dim: int,
+        optimizer: OptimizerSpec,
+        seed: int,
+        scale: float,
+        budget: int,
+    ) -> int | None: ...
+    def look_up(
+        self, table: int, dim: int, bags: Bags, is_training: bool, pooled: _Memory
+    ) -> bool: ...
+    def init_dense(self, tensors: list[tuple[int, int, int, int]]) -> bool: ...
+    def pull_dense(self, tensors: list[tuple[int, int, int, int]]) -> bool: ...
+    def push(
+        self,
+        data_set: str,
+        batch: list[tuple[int, int]],
+        worker: int,
+        incarnation: int,
+        recovery: int,
+        gradients: list[tuple[int, GradientSum]],
+    ) -> tuple[str, str] | None: ...
+    def counts(self) -> list[dict[str, Any]] | None: ...
+    def export(self, table: int) -> tuple[bytes, bytes] | None: ...

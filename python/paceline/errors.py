@@ -11,7 +11,7 @@
 import os
 from typing import Self
 
-__all__ = ["ArgumentError", "CheckpointError", "DataError", "PacelineError"]
+__all__ = ["ArgumentError", "CheckpointError", "DataError", "PacelineError", "TableError"]
 
 
 class ScriptLine(str):
@@ -59,3 +59,11 @@ class CheckpointError(PacelineError):
 
 class DataError(PacelineError):
     """Data that cannot be read as asked, in four parts."""
+
+
+class TableError(PacelineError):
+    """Tables that cannot be used as asked, in four parts. `paceline why` explains `code`."""
+
+    def __init__(self, *, code: str, what: str, where: str, why: str, fix: str) -> None:
+        self.code = code
+        super().__init__(what=f"{what} [{code}]", where=where, why=why, fix=fix)

@@ -11,6 +11,8 @@ SLOT = "PACELINE_SLOT"
 RING = "PACELINE_RING"
 GENERATION = "PACELINE_GENERATION"
 ERROR_FILE = "PACELINE_ERROR_FILE"
+WORKER = "PACELINE_WORKER"  # of a job with table servers: this worker's number
+WORKERS = "PACELINE_WORKERS"  # and how many there are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,12 +45,26 @@ class Launch:
             slot=number(SLOT, 0),
             ring=env.get(RING) or None,
             generation=number(GENERATION, 0),
-            rank=number("RANK", 0),
+            rank=number("RANK", number(WORKER, 0)),
             local_rank=number("LOCAL_RANK", 0),
-            world_size=number("WORLD_SIZE", 1),
+            world_size=number("WORLD_SIZE", number(WORKERS, 1)),
             has_world="WORLD_SIZE" in env,
             error_file=env.get(ERROR_FILE) or None,
         )
+
+
+def is_worker() -> bool:
+    """Whether this is a worker of a job with table servers. Workers restart alone."""
+    return WORKER in os.environ
+
+
+def table_servers() -> tuple[str, str] | None:
+    """The sockets of the job's table servers, with commas, and the job's id. None: there are none.
+
+    Then a process keeps its tables itself.
+    """
+    sockets = os.environ.get("PACELINE_TABLES") or ""
+    return (sockets, os.environ.get("PACELINE_JOB_ID", "")) if sockets else None
 
 
 def checkpoint_terms() -> tuple[str | None, str | None]:

@@ -82,11 +82,13 @@ class LeaseHolder:
         self._open.rank = progress.rank()
         self._open.world_size = progress.world_size()
         # Each start has its own generation, so that each may rewind to its checkpoint.
-        self._open.generation = progress.generation() or launch.start_number()
+        generation = progress.generation() or launch.start_number()
+        # Workers of a job with table servers restart alone, so they have no generation in common.
+        self._open.generation = 0 if launch.is_worker() else generation
         # An incarnation has to be higher in every new process of this rank. It is made of the
         # world's number, which never restarts within a job, and of milliseconds. The generation
         # also has the master's term above that number; with the term 64 bits would not do.
-        world = self._open.generation & _WORLDS_MAX
+        world = generation & _WORLDS_MAX
         self._open.incarnation = world << 42 | int(time.time() * 1000)
         self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
         _names.add(self.name)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
 from paceline._base import arguments
-from paceline._data import lease_errors
+from paceline._data import in_hand, lease_errors
 from paceline._data.fingerprint import Sized, digest
 from paceline._data.lease_holder import SLICE_SECONDS, LeaseHolder, Resume, terms_text
 from paceline._data.lease_piece import Piece
@@ -151,13 +151,31 @@ class LeasedLoader(LeaseHolder):
     def _hand_out(self, samples: Any, pieces: list[Piece]) -> Iterator[Any]:
         """Yield samples. Those after which the loop ends are handed out again in the next loop."""
         self._current = pieces
+        self._show(pieces)
         try:
             yield samples
             self.done()
         finally:
+            in_hand.end(self)
             if self._current is not None:
                 self._put_back(self._current)
                 self._current = None
+
+    def _show(self, pieces: list[Piece]) -> None:
+        """Tell embedding tables which batch the loop works on."""
+        if not in_hand.is_wanted():
+            return
+        late = "" if self._open.unit else "late"
+        in_hand.begin(
+            self,
+            in_hand.Batch(
+                data_set=self.name,
+                ordinals=[(piece.begin, piece.end) for piece in pieces],
+                rank=self._open.rank,
+                incarnation=self._open.incarnation,
+                obstacle="checkpoint" if self._resume == "checkpoint" else late,
+            ),
+        )
 
     def _put_back(self, pieces: list[Piece]) -> None:
         """Hand these pieces out next, because an ack covers all earlier ordinals of its lease."""
@@ -166,6 +184,7 @@ class LeasedLoader(LeaseHolder):
     def done(self) -> None:
         """Acknowledge the last batch now, and not only when the loop asks for the next one."""
         pieces, self._current = self._current, None
+        in_hand.end(self)
         if pieces is not None:
             self._ack(pieces)
 
@@ -187,6 +206,17 @@ class LeasedLoader(LeaseHolder):
 
     # ---- leases ----
 
+    def _connect(self) -> None:
+        # Only a process with tables needs whole batches. Otherwise a batch may take its samples
+        # from two leases, or end with a lease, as it did before there were tables. All ranks run
+        # one script, so all of them ask for the same. If they do not, their terms differ, and the
+        # ledger refuses the second one.
+        if in_hand.is_wanted() and self._resume == "acks":
+            self._open.unit = self.batch or 1
+            self._open.epoch = self.data.samples
+            self._open.terms = terms_text({**self._terms(), "batch": self._open.unit})
+        super()._connect()
+
     def _next_batch(self, size: int, *, is_patient: bool) -> list[Piece] | None:
         """Up to `size` samples; fewer if no more are free now. None if no sample is free, or at the
         end.
@@ -206,6 +236,8 @@ class LeasedLoader(LeaseHolder):
                 break
             pieces.append(piece)
             count += piece.end - piece.begin
+            if self._open.unit:
+                break  # leases have whole batches, and the last one of an epoch is shorter
         return pieces or None
 
     def _piece_again(self, size: int) -> Piece | None:

@@ -1,8 +1,10 @@
 #include "paceline/agent/rank_table.h"
 
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <set>
 #include <utility>
 #include <vector>
@@ -49,6 +51,16 @@ LogRetention RetentionOf(const LaunchSpec& launch) {
 std::string LogDirOf(const RankTableSetup& setup) {
   if (setup.launch.log_dir.empty()) return setup.files.LogDir();
   return Concat(setup.launch.log_dir, "/", setup.files.node);
+}
+
+bool IsTableServer(const JobSpec& job, Rank rank) {
+  return job.tasks.has_tables() && IsTask(rank) && KindOfTask(rank) == TaskKind::kPs;
+}
+
+std::string OwnProgram() {
+  std::array<char, 4096> path{};
+  const ssize_t size = ::readlink("/proc/self/exe", path.data(), path.size());
+  return size > 0 ? std::string(path.data(), static_cast<size_t>(size)) : "paceline";
 }
 
 // The pipe or file that was the launcher's stdin. If the launcher has ended, its pid may be another
@@ -129,13 +141,20 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
   for (const std::string& arg : launch.args) {
     args.push_back(SubstituteLocalRank(arg, spawn.local_rank));
   }
+  std::string entry = EntryName(launch.entry);
+  std::string target = launch.target;
+  if (IsTableServer(setup_.job, spawn.rank)) {
+    entry = EntryName(EntryKind::kExec);
+    target = OwnProgram();
+    args = TableServerCommand(place);
+  }
   nlohmann::json message = {{"generation", generation},
                             {"rank", rank},
                             {"local_rank", spawn.local_rank},
                             {"page", setup_.files.Page()},
                             {"slot", spawn.local_rank},
-                            {"entry", EntryName(launch.entry)},
-                            {"target", launch.target},
+                            {"entry", entry},
+                            {"target", target},
                             {"args", args},
                             {"env", IsTask(spawn.rank) ? TaskEnvironment(place, setup_.base_env)
                                                        : RankEnvironment(place, setup_.base_env)},

@@ -29,6 +29,7 @@ void BindSlotBook(nanobind::module_& module);
 void BindSpeedCut(nanobind::module_& module);
 void BindStoragePlace(nanobind::module_& module);
 void BindStored(nanobind::module_& module);
+void BindTables(nanobind::module_& module);
 
 // Sets the Python exception for a failure, and throws nanobind::python_error, which says that one
 // is set. The exception is an OSError if the system refused something, else a RuntimeError. Call it

@@ -61,7 +61,9 @@ void BindOpen(nanobind::module_& module) {
       .def_rw("failures_max", &LeaseOpen::failures_max)
       .def_rw("follows_checkpoints", &LeaseOpen::follows_checkpoints)
       .def_rw("is_even", &LeaseOpen::is_even)
-      .def_rw("is_stream", &LeaseOpen::is_stream);
+      .def_rw("is_stream", &LeaseOpen::is_stream)
+      .def_rw("unit", &LeaseOpen::unit)
+      .def_rw("epoch", &LeaseOpen::epoch);
 }
 
 void BindStreams(nanobind::class_<LeaseReader>& reader) {

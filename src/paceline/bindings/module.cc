@@ -43,4 +43,5 @@ NB_MODULE(_native, module) {
   paceline::bindings::BindSpeedCut(module);
   paceline::bindings::BindStoragePlace(module);
   paceline::bindings::BindStored(module);
+  paceline::bindings::BindTables(module);
 }

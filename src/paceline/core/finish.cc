@@ -63,6 +63,26 @@ std::string Say(const std::optional<CheckpointNotStored>& left, Turn& turn) {
   return "; step " + std::to_string(left->saved.step) + " is not in storage: " + left->reason;
 }
 
+// A table server that ended otherwise than with 0, after all workers were done: its last updates
+// are not in its snapshot. ""; there is none.
+std::string UnsavedTables(Turn& turn) {
+  const JobState& state = turn.state();
+  if (!state.spec.tasks.has_tables()) return "";
+  for (const TaskState& one : state.tasks) {
+    const auto& ranks = turn.Link(one.task.node).ranks;
+    const auto found = ranks.find(one.task.slot);
+    if (KindOfTask(one.task.rank) != TaskKind::kPs || found == ranks.end()) continue;
+    const RankReport& report = found->second;
+    const bool has_ended =
+        report.state == RankReport::State::kExited && report.generation == one.task.generation;
+    if (!has_ended || report.exit.is_success()) continue;
+    MARK("a table server ends without saving all");
+    return "; the last updates of " + RankName(one.task.rank) +
+           " are not in its snapshot: " + report.exit.headline;
+  }
+  return "";
+}
+
 }  // namespace
 
 void OnStopRequested(Turn& turn, const StopRequested& event) {
@@ -184,7 +204,9 @@ bool NoteFinish(Turn& turn) {
   if (left.has_value() && exit_code == 0) exit_code = kExitNotStored;
   // A script failed because storage refused its step; but storage has it now.
   if (!left.has_value() && exit_code == kExitNotStored) exit_code = 1;
-  const std::string reason = state.final_reason + Say(left, turn);
+  const std::string unsaved = UnsavedTables(turn);
+  if (!unsaved.empty() && exit_code == 0) exit_code = 1;
+  const std::string reason = state.final_reason + Say(left, turn) + unsaved;
   const int64_t last = std::max(turn.watch().step, state.step_max);
   const int64_t step = last >= 0 ? last : std::max(int64_t{0}, turn.watch().step_count);
   turn.Emit(JobFinished{.exit_code = exit_code,

@@ -47,9 +47,12 @@ constexpr size_t kNameBytesMax = 200;
 constexpr uint64_t kOrdinalsMax = uint64_t{1} << 53;
 using Numbers = std::array<uint64_t, 13>;
 
+constexpr uint64_t kHasUnits = 8;
+
 // 1: follows checkpoints; 3: and all ranks get equally many ordinals. Plus 4 for a stream, which
-// has no equal shares.
+// has no equal shares. Plus kHasUnits if the sizes of a batch and an epoch follow the numbers.
 uint64_t Following(const LeaseOpen& open) {
+  if (open.unit > 0) return kHasUnits + (open.follows_checkpoints ? 1 : 0);
   if (open.is_stream) return open.follows_checkpoints ? 5 : 4;
   if (!open.follows_checkpoints) return 0;
   return open.is_even ? 3 : 1;
@@ -61,8 +64,12 @@ std::string EncodeOpen(const LeaseOpen& open) {
                            open.incarnation, open.lease_min,   open.lease_max,    open.lease_first,
                            open.lease_ms,    open.deadline_ms, open.failures_max, Following(open),
                            open.name.size()};
-  return std::string(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers)) + open.name +
-         open.terms;
+  std::string text(reinterpret_cast<const char*>(numbers.data()), sizeof(numbers));
+  if (open.unit > 0) {
+    const std::array<uint64_t, 2> units = {open.unit, open.epoch};
+    text.append(reinterpret_cast<const char*>(units.data()), sizeof(units));
+  }
+  return text + open.name + open.terms;
 }
 
 std::optional<LeaseOpen> ParseOpen(std::string_view text) {
@@ -70,6 +77,14 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
   if (text.size() < sizeof(n)) return std::nullopt;
   std::memcpy(n.data(), text.data(), sizeof(n));
   text.remove_prefix(sizeof(n));
+  std::array<uint64_t, 2> units{};
+  if (n[11] == kHasUnits || n[11] == kHasUnits + 1) {
+    if (text.size() < sizeof(units)) return std::nullopt;
+    std::memcpy(units.data(), text.data(), sizeof(units));
+    text.remove_prefix(sizeof(units));
+    if (units[0] == 0 || units[0] > kOrdinalsMax || units[1] > kOrdinalsMax) return std::nullopt;
+    n[11] -= kHasUnits;
+  }
   const bool is_whole = n[0] <= kOrdinalsMax && n[1] < n[2] && n[5] >= 1 && n[6] >= n[5] &&
                         n[8] >= 1 && n[9] >= 1 && n[8] <= 86'400'000 && n[9] <= 86'400'000 &&
                         n[10] >= 1 && (n[11] <= 1 || (n[11] >= 3 && n[11] <= 5)) && n[12] >= 1 &&
@@ -93,7 +108,9 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
                    .failures_max = n[10],
                    .follows_checkpoints = (n[11] & 1) != 0,
                    .is_even = n[11] == 3,
-                   .is_stream = (n[11] & 4) != 0};
+                   .is_stream = (n[11] & 4) != 0,
+                   .unit = units[0],
+                   .epoch = units[1]};
 }
 
 }  // namespace paceline

@@ -41,6 +41,11 @@ enum class LeaseOp : uint16_t {
   // Of a stream. lease, begin, end: records there that nobody trains on; text: why. kBlamed: decode
   // refused them; else retention has eaten them
   kGap = 12,
+  // From a table server at its start, without a kOpen. number: the server; begin: how often it
+  // was started again; text: the batches that its tables have, by data set. All others of batches
+  // that are not divided
+  // are free again
+  kTablesHave = 13,
   // Sent to a process.
   kOpened = 32,   // begin: samples in quarantine; end: known partitions of a stream
   kGranted = 33,  // number: of the request, lease, begin, end; text: of a stream: base, name
@@ -57,6 +62,8 @@ enum class LeaseOp : uint16_t {
   kFenced = 42,     // a newer process has replaced it. The last frame
   kDiffers = 43,    // text: the loader; number: the place; begin, end: the differing ranks
   kRecall = 44,     // lease of a stream: to be returned; another process has fewer, or has it
+  // To a table server. number: the server; begin: ordinals that are free again; text: which
+  kUndone = 45,
   // Sent and received by agents.
   kGone = 64,   // peer: the process has ended; kBlamed in flags: by itself
   kReset = 65,  // new connection to the master: open and present again
@@ -110,6 +117,10 @@ struct LeaseOpen {
   bool follows_checkpoints = false;
   bool is_even = false;    // follows checkpoints, and all ranks get equally many ordinals
   bool is_stream = false;  // its partitions are found while it is read
+  // Ordinals of a batch that nobody divides, and of an epoch, which no batch crosses. 0: none; not
+  // for equal shares and streams.
+  uint64_t unit = 0;
+  uint64_t epoch = 0;
   bool operator==(const LeaseOpen&) const = default;
 };
 std::string EncodeOpen(const LeaseOpen& open);

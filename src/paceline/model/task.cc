@@ -17,8 +17,11 @@ std::string_view TaskKindName(TaskKind kind) {
 std::vector<Rank> TaskRanks(const TaskSpec& spec) {
   std::vector<Rank> ranks;
   if (!spec.is_on()) return ranks;
-  ranks.push_back(TaskRank(TaskKind::kChief, 0));
-  for (uint32_t i = 0; i + 1 < spec.workers; ++i) ranks.push_back(TaskRank(TaskKind::kWorker, i));
+  const uint32_t chiefs = spec.has_tables() ? 0 : 1;
+  if (chiefs > 0) ranks.push_back(TaskRank(TaskKind::kChief, 0));
+  for (uint32_t i = 0; i + chiefs < spec.workers; ++i) {
+    ranks.push_back(TaskRank(TaskKind::kWorker, i));
+  }
   for (uint32_t i = 0; i < spec.servers; ++i) ranks.push_back(TaskRank(TaskKind::kPs, i));
   for (uint32_t i = 0; i < spec.evaluators; ++i) {
     ranks.push_back(TaskRank(TaskKind::kEvaluator, i));

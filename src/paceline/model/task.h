@@ -16,7 +16,8 @@
 
 namespace paceline {
 
-// The kinds of TensorFlow's TF_CONFIG. The first of the workers that a user asks for is the chief.
+// The kinds of TensorFlow's TF_CONFIG. In a TensorFlow job the first of the workers that a user
+// asks for is the chief. A job with table servers has workers and servers only.
 enum class TaskKind : uint32_t { kChief = 1, kWorker = 2, kPs = 3, kEvaluator = 4 };
 inline constexpr TaskKind kTaskKinds[] = {TaskKind::kChief, TaskKind::kWorker, TaskKind::kPs,
                                           TaskKind::kEvaluator};
@@ -28,10 +29,13 @@ std::string_view TaskKindName(TaskKind kind);  // "chief", "worker", "ps", "eval
 
 // The tasks that a user asked for.
 struct TaskSpec {
-  uint32_t workers = 0;  // the chief is one of them; 0: the job has a world
+  uint32_t workers = 0;  // a chief is one of them; 0: the job has a world
   uint32_t servers = 0;
   uint32_t evaluators = 0;  // 0 or 1
+  // Directory of the tables that paceline's own servers hold; "": the servers run the user's script
+  std::string tables = {};
   bool is_on() const { return workers > 0; }
+  bool has_tables() const { return !tables.empty(); }
   uint32_t count() const { return workers + servers + evaluators; }
   bool operator==(const TaskSpec&) const = default;
 };

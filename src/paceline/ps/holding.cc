@@ -97,6 +97,16 @@ uint64_t Holding::Init(uint32_t table, std::span<const uint64_t> keys,
   return tables_[table]->Init(keys, values);
 }
 
+std::string WhyNotFinite(const TableSpec& spec, const TableGradient& gradient) {
+  if (AreFinite(gradient.values)) return "";
+  const auto bad = std::find_if_not(gradient.values.begin(), gradient.values.end(),
+                                    [](float value) { return std::isfinite(value); });
+  const auto at = static_cast<size_t>(bad - gradient.values.begin());
+  return "the gradient of table " + spec.name + ", key " +
+         std::to_string(static_cast<int64_t>(gradient.keys[at / spec.dim])) + ", is " +
+         std::to_string(*bad);
+}
+
 PushAnswer Holding::Judge(const PushTag& tag, std::span<const TableGradient> gradients,
                           std::string* why) const {
   if (tag.recovery < recovery_) {
@@ -117,15 +127,8 @@ PushAnswer Holding::Judge(const PushTag& tag, std::span<const TableGradient> gra
   const PushAnswer answer = applied_.Judge(tag, why);
   if (answer != PushAnswer::kApplied) return answer;
   for (const TableGradient& gradient : gradients) {
-    if (AreFinite(gradient.values)) continue;
-    const TableSpec& spec = Spec(gradient.table);
-    const auto bad = std::find_if_not(gradient.values.begin(), gradient.values.end(),
-                                      [](float value) { return std::isfinite(value); });
-    const auto at = static_cast<size_t>(bad - gradient.values.begin());
-    *why = "the gradient of table " + spec.name + ", key " +
-           std::to_string(static_cast<int64_t>(gradient.keys[at / spec.dim])) + ", is " +
-           std::to_string(*bad);
-    return PushAnswer::kNotFinite;
+    *why = WhyNotFinite(Spec(gradient.table), gradient);
+    if (!why->empty()) return PushAnswer::kNotFinite;
   }
   return PushAnswer::kApplied;
 }

@@ -109,4 +109,8 @@ class Holding {
   uint64_t recovery_ = 0;
 };
 
+// The first value of a gradient that is NaN or infinite, with its table and key. "": all are
+// finite.
+std::string WhyNotFinite(const TableSpec& spec, const TableGradient& gradient);
+
 }  // namespace paceline::ps

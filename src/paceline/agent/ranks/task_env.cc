@@ -2,6 +2,8 @@
 
 #include <array>
 
+#include "paceline/base/fnv.h"
+#include "paceline/base/hex.h"
 #include "paceline/base/host_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
@@ -14,8 +16,51 @@ constexpr std::array<const char*, 12> kOfAWorld = {
     "RANK",        "LOCAL_RANK",       "WORLD_SIZE",     "LOCAL_WORLD_SIZE",
     "GROUP_RANK",  "GROUP_WORLD_SIZE", "ROLE_RANK",      "ROLE_WORLD_SIZE",
     "MASTER_ADDR", "MASTER_PORT",      "PACELINE_STORE", "PACELINE_RING"};
+// Of tasks and leases, likewise.
+constexpr std::array<const char*, 6> kOfTasks = {
+    "TF_CONFIG",        "PACELINE_TABLES",       "PACELINE_WORKER",
+    "PACELINE_WORKERS", "PACELINE_LEASE_SOCKET", "PACELINE_CHECKPOINT_SOCKET"};
+
+// What a worker of a job with table servers needs, or one of the servers.
+void AddTables(const RankPlace& place, Environment* env) {
+  if (!place.lease_socket.empty()) (*env)["PACELINE_LEASE_SOCKET"] = place.lease_socket;
+  if (KindOfTask(place.rank) != TaskKind::kWorker) return;
+  const TaskSpec& tasks = place.job.tasks;
+  (*env)["PACELINE_WORKER"] = Concat(NumberOfTask(place.rank));
+  (*env)["PACELINE_WORKERS"] = Concat(tasks.workers);
+  std::string sockets;
+  for (uint32_t i = 0; i < tasks.servers; ++i) {
+    sockets += Concat(sockets.empty() ? "" : ",", TableSocket(place, i));
+  }
+  (*env)["PACELINE_TABLES"] = sockets;
+}
 
 }  // namespace
+
+std::string TableSocket(const RankPlace& place, uint32_t server) {
+  const std::string& beside = place.lease_socket;
+  return Concat(std::string_view(beside).substr(0, beside.rfind('/') + 1), "table-",
+                Hex(Fnv1a(place.run_dir)), "-", server, ".sock");
+}
+
+std::vector<std::string> TableServerCommand(const RankPlace& place) {
+  const uint32_t number = NumberOfTask(place.rank);
+  return {"server",
+          "--socket",
+          TableSocket(place, number),
+          "--dir",
+          place.job.tasks.tables,
+          "--job-id",
+          place.job.job_id,
+          "--number",
+          Concat(number),
+          "--servers",
+          Concat(place.job.tasks.servers),
+          "--generation",
+          Concat(place.assignment.generation.value()),
+          "--restarts",
+          Concat(place.assignment.restart_count)};
+}
 
 std::string TfConfig(const std::vector<Task>& cluster, Rank rank) {
   nlohmann::ordered_json addresses = nlohmann::ordered_json::object();
@@ -32,12 +77,18 @@ std::string TfConfig(const std::vector<Task>& cluster, Rank rank) {
 }
 
 Environment TaskEnvironment(const RankPlace& place, const Environment& base) {
-  Environment env = base;
+  const bool has_tables = place.job.tasks.has_tables();
+  Environment env = has_tables ? JobEnvironment(place.launch, base) : base;
   for (const char* name : kOfAWorld) env.erase(name);
+  for (const char* name : kOfTasks) env.erase(name);
   if (place.launch.omp_threads.has_value()) {
     env["OMP_NUM_THREADS"] = Concat(*place.launch.omp_threads);
   }
-  env["TF_CONFIG"] = TfConfig(place.assignment.cluster, place.rank);
+  if (has_tables) {
+    AddTables(place, &env);
+  } else {
+    env["TF_CONFIG"] = TfConfig(place.assignment.cluster, place.rank);
+  }
   env["PACELINE_TASK"] = RankName(place.rank);
   env["PACELINE_TASK_RESTARTS"] = Concat(place.assignment.restart_count);
   env["PACELINE_JOB_ID"] = place.job.job_id;

@@ -342,11 +342,14 @@ constexpr ErrorCode kCodes[] = {
      "folder."},
 
     {"PL-E140", "the tasks of the job are not possible", kExitUsage,
-     "`paceline run --tf --workers N --ps M` starts a TensorFlow job by TF_CONFIG: tasks that "
+     "`paceline run --tf --workers N --ps M` starts a TensorFlow job by TF_CONFIG, and `paceline "
+     "run "
+     "--workers N --ps M --tables DIR` a job with paceline's own table servers: tasks that "
      "restart alone, without a world. The number of nodes is fixed, each node has a slot for each "
      "of its tasks, and no platform (Kubernetes, Ray) starts such jobs yet."},
     {"PL-E141", "the job has no tasks", kExitFindings,
-     "`paceline tasks` lists the tasks of a job that was started with --tf. A job with a world has "
+     "`paceline tasks` lists the tasks of a job that was started with --tf or --tables. A job with "
+     "a world has "
      "ranks: `paceline status` lists its nodes."},
     {"PL-E250", "the history cannot be used", kExitFindings,
      "`paceline history` reads what masters measured of the sizes of their jobs, from the folder "
@@ -356,6 +359,64 @@ constexpr ErrorCode kCodes[] = {
      "alone: "
      "`paceline tasks` says since when each runs, and how often it started."},
 
+    {"PL-E195", "a step of tables without a batch of leased data", kExitTrainingFailed,
+     "Tables apply each batch once. They know a batch by the ordinals that a LeasedLoader handed "
+     "to "
+     "the loop, so `paceline.embedding.Optimizer.step` works only inside such a loop."},
+    {"PL-E196", "two steps for one batch", kExitTrainingFailed,
+     "The second push of a batch would be skipped as a repetition, so it is refused. Sum the "
+     "losses of a batch before `backward`, and call `step` once in each turn of the loop."},
+    {"PL-E197", "a table is open in another form", kExitTrainingFailed,
+     "All processes of a job open a table of one name with the same dim, optimizer, seed and "
+     "scale. "
+     "The rate and the budget may differ; the last process that opens it decides."},
+    {"PL-E198", "a gradient that goes to a table is not finite", kExitTrainingFailed,
+     "The message names the table and the key. Nothing of the batch was applied to any table. "
+     "`zero_grad()` in the place of `step()` leaves the batch out."},
+    {"PL-E199", "gradients of an earlier batch", kExitTrainingFailed,
+     "The loop took the next batch, which acknowledged the earlier one, before its gradients were "
+     "pushed. A step a batch is needed; gradients cannot be accumulated over several batches."},
+    {"PL-E200", "a loader whose batches may be divided", kExitTrainingFailed,
+     "Tables need batches with the same borders in every process. A LeasedLoader asks the ledger "
+     "for them if a table was made before its first lease and if it has `resume=\"acks\"`."},
+    {"PL-E201", "the tables refuse a batch", kExitTrainingFailed,
+     "In most cases a part of the batch was applied before: another batch of the same data set "
+     "shares ordinals with this one. Workers then have different "
+     "batch sizes, or two data sets have one name."},
+    {"PL-E202", "a push from before a recovery", kExitTrainingFailed,
+     "A table server was lost and loaded again, and this batch was leased before that. It is "
+     "leased "
+     "again, so nothing is lost."},
+    {"PL-E203", "this process cannot reach the tables of the job", kExitTrainingFailed,
+     "Several ranks would each have tables of their own, because the job has no table servers. "
+     "`paceline run --workers 2 --ps 1 --tables DIR` starts them."},
+    {"PL-E204", "tables are used in a child process", kExitTrainingFailed,
+     "A process that was forked from the one that made the tables shares neither its memory nor "
+     "its connection. Look rows up in the training loop."},
+    {"PL-E205", "tables cannot be kept there", kExitUsage,
+     "`--tables` names a directory of a file system. Each table server writes its snapshots there, "
+     "and loads the newest one when it starts again. Object stores cannot hold them yet."},
+    {"PL-E206", "a job with tables runs on one host", kExitUsage,
+     "Workers reach the table servers over sockets of their own host, so `--tables` takes one "
+     "host. `--local-nodes N` may divide it into several nodes."},
+    {"PL-E207", "the tables lack updates that were counted", kExitTrainingFailed,
+     "A table server was lost when no worker was left that could read its samples again: its "
+     "snapshot is older than the last updates. The job has exit code 1. `paceline run --resume` "
+     "starts the workers anew, and they read exactly these samples again."},
+    {"PL-E208", "a table server cannot go on", kExitTrainingFailed,
+     "A server could not listen, or could not load or write its snapshots. It is started again a "
+     "few times; then the job ends. The message says which file and why."},
+    {"PL-E209", "there are no tables to show", kExitFindings,
+     "`paceline tables` asks the table servers of a job that was started with `--tables`, on their "
+     "own host. A table appears when a worker opens it. When the job has ended, its servers have, "
+     "too."},
+    {"PL-E210", "a table server does not answer", kExitTrainingFailed,
+     "A worker waited ten minutes for a table server. `paceline tasks` shows the server's state "
+     "and "
+     "its last failure. `paceline run --resume` goes on from the newest snapshots."},
+    {"PL-E211", "the table cannot be exported", kExitFindings,
+     "`paceline tables export` reads the newest snapshots in a directory of --tables. The message "
+     "names the tables that they have, or the file that cannot be read or written."},
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, and the master needs one per agent. Raise the "
      "limit: `ulimit -n 65536`."},

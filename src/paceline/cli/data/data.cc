@@ -292,7 +292,7 @@ class Tracer {
         const bool is_its = one.acked.set == fact.set && one.acked.worker == fact.worker;
         if (is_its && one.counts && !one.step) one.step = fact.begin;
       }
-    } else if (fact.kind == Kind::kRewound) {
+    } else if (fact.kind == Kind::kRewound || fact.kind == Kind::kUndone) {
       for (Passage& one : passages_) {
         if (one.acked.set != fact.set) continue;
         one.counts = one.counts && book_.IsDone(fact.set, set.ordinals[one.epoch]);

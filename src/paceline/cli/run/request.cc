@@ -441,8 +441,10 @@ class RequestMaker {
     launch.checks = CheckFiles(line_, settings_, facts_.cwd);
     launch.check_timeout = settings_.Time("check.timeout");
     launch.keep_warm = settings_.Time("launch.keep_warm");
-    // TensorFlow starts threads when it is imported, so no task is a fork of a process that did.
-    launch.warm = settings_.OnOff("launch.warm") && !request_.spec.tasks.is_on();
+    // TensorFlow starts threads when it is imported, so none of its tasks is a fork of a process
+    // that did.
+    const TaskSpec& tasks = request_.spec.tasks;
+    launch.warm = settings_.OnOff("launch.warm") && (!tasks.is_on() || tasks.has_tables());
     launch.numa_binding = settings_.Text("launch.numa_binding");
     launch.virtual_local_rank = settings_.OnOff("launch.virtual_local_rank");
     if (settings_.IsSet("launch.omp_threads")) {

@@ -17,26 +17,68 @@ Problem Misfit(std::string_view what, std::string why, std::string_view fix) {
           .fix = std::string(fix)};
 }
 
+constexpr std::string_view kTensorFlowLine = "paceline run --tf --workers 3 --ps 2 job.py";
+constexpr std::string_view kTablesLine =
+    "paceline run --workers 3 --ps 2 --tables runs/tables train.py";
+
+Check RefuseTaskFlags(const ParsedLine& line) {
+  for (const std::string_view dest : {"workers", "ps", "evaluator"}) {
+    if (!line.Has(dest)) continue;
+    return Misfit(Concat("--", dest, " needs --tf or --tables"),
+                  "a job has a world of equal ranks, or tasks of several kinds",
+                  dest == "evaluator" ? kTensorFlowLine : kTablesLine);
+  }
+  return std::nullopt;
+}
+
+// Tables on servers, of which every process of the host knows the socket.
+Check TakeTables(const ParsedLine& line, RunRequest* request) {
+  JobSpec& spec = request->spec;
+  if (line.Has("tf") || line.Has("evaluator")) {
+    return Misfit(
+        Concat("--tables and ", line.Has("tf") ? "--tf" : "--evaluator", " are of different jobs"),
+        "TensorFlow's servers keep TensorFlow's variables, and ours keep our tables", kTablesLine);
+  }
+  if (spec.tasks.workers == 0 || spec.tasks.servers == 0) {
+    return Misfit("--tables needs --workers and --ps",
+                  "workers run the script, and servers hold the tables", kTablesLine);
+  }
+  std::string directory = line.Text("tables");
+  if (directory.empty() || directory.find("://") != std::string::npos) {
+    return Problem{.code = "PL-E205",
+                   .what = Concat("tables cannot be kept in \"", directory, "\""),
+                   .where = "--tables",
+                   .why = "a table server writes its snapshots into a directory of a file system",
+                   .fix = std::string(kTablesLine)};
+  }
+  if (spec.nodes_max > 1 && spec.nodes_max != request->local_nodes) {
+    return Problem{.code = "PL-E206",
+                   .what = Concat("a job with tables runs on one host, and this one has ",
+                                  Counted(spec.nodes_max, "node")),
+                   .where = "--nnodes",
+                   .why = "workers reach the table servers over sockets of their own host",
+                   .fix = "leave --nnodes out; all workers and servers then start on this host"};
+  }
+  if (!directory.starts_with("/")) directory = Concat(request->launch.cwd, "/", directory);
+  spec.tasks.tables = directory;
+  return std::nullopt;
+}
+
 }  // namespace
 
 Check TakeTasks(const ParsedLine& line, const SettingValues& settings, RunRequest* request) {
-  if (!line.Has("tf")) {
-    for (const std::string_view dest : {"workers", "ps", "evaluator"}) {
-      if (!line.Has(dest)) continue;
-      return Misfit(Concat("--", dest, " needs --tf"),
-                    "a job has a world of equal ranks, or tasks of several kinds",
-                    "paceline run --tf --workers 3 --ps 2 job.py");
-    }
-    return std::nullopt;
-  }
+  if (!line.Has("tf") && !line.Has("tables")) return RefuseTaskFlags(line);
   JobSpec& spec = request->spec;
   TaskSpec& tasks = spec.tasks;
   tasks = {.workers = static_cast<uint32_t>(line.Number("workers", 0)),
            .servers = static_cast<uint32_t>(line.Number("ps", 0)),
            .evaluators = line.Has("evaluator") ? 1U : 0U};
+  if (line.Has("tables")) {
+    if (Check problem = TakeTables(line, request)) return problem;
+  }
   if (!tasks.is_on()) {
     return Misfit("--tf needs --workers", "the first of the workers is the chief of the cluster",
-                  "paceline run --tf --workers 3 --ps 2 job.py");
+                  kTensorFlowLine);
   }
   if (spec.is_placed) {
     return Misfit("a job of tasks cannot run under a platform yet",
@@ -46,8 +88,7 @@ Check TakeTasks(const ParsedLine& line, const SettingValues& settings, RunReques
   if (spec.nodes_min != spec.nodes_max) {
     return Misfit(Concat("a job of tasks has a fixed number of nodes, and this one has ",
                          spec.nodes_min, " to ", spec.nodes_max),
-                  "TensorFlow's cluster is static: each task knows all addresses from its start",
-                  "--nnodes N");
+                  "each task knows the addresses of all others from its start", "--nnodes N");
   }
   const uint32_t count = tasks.count();
   const bool is_chosen = !settings.IsDefault("job.nproc_per_node");

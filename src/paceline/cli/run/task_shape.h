@@ -1,6 +1,6 @@
 #pragma once
 
-// The tasks of a run: --tf, --workers, --ps and --evaluator.
+// The tasks of a run: --tf, --tables, --workers, --ps and --evaluator.
 
 #include "paceline/cli/console/error.h"
 #include "paceline/cli/flags/flag.h"

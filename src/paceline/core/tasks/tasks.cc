@@ -22,6 +22,9 @@ constexpr std::string_view kServerEnded = "ended with exit code 0 while workers 
 bool MustEnd(const Task& task) { return KindOfTask(task.rank) != TaskKind::kPs; }
 
 std::string TasksText(const TaskSpec& spec) {
+  if (spec.has_tables()) {
+    return Counted(spec.workers, "worker") + " and " + Counted(spec.servers, "table server");
+  }
   std::string text = "the chief";
   if (spec.workers > 1) text += ", " + Counted(spec.workers - 1, "worker");
   if (spec.evaluators > 0) text += ", the evaluator";
@@ -185,12 +188,19 @@ bool EndIfDone(Turn& turn) {
     return one.task.is_done || !MustEnd(one.task);
   });
   if (!is_done) return false;
-  const std::string servers =
-      state.spec.tasks.servers > 0 ? "; the parameter servers are stopped" : "";
-  turn.Emit(StopDecided{.exit_code = 0,
-                        .grace = state.spec.timers.stop_grace,
-                        .reason = "the chief and all workers are done" + servers},
-            {state.tasks_seq});
+  // A lost table server starts once more, to learn whether its snapshot has everything.
+  const bool has_lost = std::any_of(state.tasks.begin(), state.tasks.end(),
+                                    [](const auto& one) { return one.failure.value() != 0; });
+  if (state.spec.tasks.has_tables() && has_lost) return false;
+  const bool has_tables = state.spec.tasks.has_tables();
+  const std::string who =
+      has_tables ? "all workers are done" : "the chief and all workers are done";
+  const std::string servers = has_tables                     ? "; the table servers are stopped"
+                              : state.spec.tasks.servers > 0 ? "; the parameter servers are stopped"
+                                                             : "";
+  turn.Emit(
+      StopDecided{.exit_code = 0, .grace = state.spec.timers.stop_grace, .reason = who + servers},
+      {state.tasks_seq});
   return true;
 }
 

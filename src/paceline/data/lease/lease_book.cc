@@ -66,7 +66,9 @@ void LeaseBook::Restore(const LeaseFact& fact) { Apply(fact); }
 void LeaseBook::RestoreProgress(const LeaseFact& fact) {
   const auto set = sets_.find(fact.set);
   if (set == sets_.end()) return;
-  if (fact.kind == LeaseFact::Kind::kRewound) set->second.progress.clear();
+  const bool is_anew =
+      fact.kind == LeaseFact::Kind::kRewound || fact.kind == LeaseFact::Kind::kUndone;
+  if (is_anew) set->second.progress.clear();
   if (fact.kind == LeaseFact::Kind::kAcked) set->second.Note(fact);
 }
 
@@ -120,6 +122,7 @@ void LeaseBook::Apply(const LeaseFact& fact) {
     }
     case Kind::kMarked: return ApplyMarked(fact, &set);
     case Kind::kRewound: return ApplyRewound(fact, &set);
+    case Kind::kUndone: return ApplyUndone(fact, &set);
     case Kind::kDone: return set.done.Add({fact.begin, fact.end});
     case Kind::kPosition: {
       const auto [name, ranges] = SplitLine(fact.text);
@@ -153,6 +156,7 @@ void LeaseBook::ApplyOpened(const LeaseFact& fact) {
   set.spec.samples = fact.end;
   set.follows_checkpoints = (fact.begin & 1) != 0;
   set.is_stream = set.spec.by_partition = (fact.begin & 2) != 0;
+  set.has_batches = (fact.begin & 4) != 0;
   by_name_[set.name] = fact.set;
 }
 
@@ -267,7 +271,8 @@ std::vector<LeaseFact> LeaseBook::Summary() const {
       facts.push_back(std::move(fact));
     };
     add({.kind = Kind::kOpened,
-         .begin = (set.follows_checkpoints ? 1u : 0u) + (set.is_stream ? 2u : 0u),
+         .begin = (set.follows_checkpoints ? 1u : 0u) + (set.is_stream ? 2u : 0u) +
+                  (set.has_batches ? 4u : 0u),
          .end = set.spec.samples,
          .text = set.name + "\n" + set.terms});
     for (const Partition& one : set.stream.partitions()) {
@@ -287,6 +292,7 @@ std::vector<LeaseFact> LeaseBook::Summary() const {
     for (const Blamed& one : set.blamed.All()) add(FactOf(one));
     // Before the finished ranges, because a rewind clears them.
     add({.kind = Kind::kRewound, .begin = set.lineage.generation, .end = set.lineage.number});
+    if (set.ended_leases > 0) add({.kind = Kind::kUndone, .lease = set.ended_leases});
     for (const OrdinalRange& range : (set.ledger ? set.ledger->done() : set.done).Ranges()) {
       add({.kind = Kind::kDone, .begin = range.begin, .end = range.end});
     }

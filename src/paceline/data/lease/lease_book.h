@@ -46,8 +46,8 @@ namespace paceline {
 struct LeaseFact {
   enum class Kind : uint8_t {
     kBooted = 1,  // lease: the first id that this master grants
-    // set, end: ordinals, begin: 1 when it follows checkpoints, plus 2 for a stream; text: name,
-    // terms
+    // set, end: ordinals, begin: 1 when it follows checkpoints, plus 2 for a stream, plus 4 when
+    // its batches are not divided; text: name, terms
     kOpened = 2,
     kAcked = 3,        // set, worker, lease, begin, end
     kQuarantined = 4,  // set, begin, end
@@ -62,6 +62,9 @@ struct LeaseFact {
     // set, worker, begin, end: records of a stream that nobody trains on; lease: 0 if retention has
     // eaten them, 1 if decode refused them; text: why
     kGap = 13,
+    // set, lease: ids below are of ended leases, end: ordinals that are free again; text: ranges
+    // that stay done
+    kUndone = 14,
   };
   Kind kind = Kind::kBooted;
   uint32_t set = 0;
@@ -184,8 +187,10 @@ class LeaseBook {
     LedgerSpec spec;
     bool follows_checkpoints = false;
     bool is_stream = false;
-    LeaseStream stream;    // its partitions
-    bool is_even = false;  // its ranks get equally many ordinals
+    LeaseStream stream;         // its partitions
+    bool is_even = false;       // its ranks get equally many ordinals
+    bool has_batches = false;   // that are not divided: it is pushed to tables
+    uint64_t ended_leases = 0;  // ids below are of leases that a lost table server has ended
     // For even sets: ordinals granted to each rank since the rewind, without returned ones. Not
     // durable: each rank reports its number when it opens. In a fresh lineage all are known.
     std::map<uint64_t, uint64_t> granted;
@@ -241,6 +246,7 @@ class LeaseBook {
   void ApplyFound(const LeaseFact& fact, DataSet* set);
   void ApplyMarked(const LeaseFact& fact, DataSet* set);
   void ApplyRewound(const LeaseFact& fact, DataSet* set);
+  void ApplyUndone(const LeaseFact& fact, DataSet* set);
   void KeepPosition(const std::string& name, IntervalSet done, DataSet* set);
   void Trim(DataSet* set);
 

@@ -36,6 +36,7 @@ void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
   if (frame.op == LeaseOp::kAgree) {
     return book_.agreements_.Take(from, frame, &actions_.answers);
   }
+  if (frame.op == LeaseOp::kTablesHave) return TablesHave(from, frame);
   const auto found = book_.sessions_.find(from);
   if (found == book_.sessions_.end()) {
     // The process was given up as dead, or it means another master.
@@ -72,7 +73,8 @@ LeaseBook::DataSet* LeaseBook::Turn::FindSet(const LeasePeer& from, const LeaseO
     const uint32_t number = book_.sets_.empty() ? 1 : book_.sets_.rbegin()->first + 1;
     Note({.kind = Kind::kOpened,
           .set = number,
-          .begin = (open.follows_checkpoints ? 1u : 0u) + (open.is_stream ? 2u : 0u),
+          .begin = (open.follows_checkpoints ? 1u : 0u) + (open.is_stream ? 2u : 0u) +
+                   (open.unit > 0 ? 4u : 0u),
           .end = open.ordinals,
           .text = open.name + "\n" + open.terms});
     DataSet& made = book_.sets_.at(number);
@@ -137,6 +139,7 @@ void LeaseBook::Turn::Open(const LeasePeer& from, const LeaseFrame& frame) {
                   "the same uneven= on all ranks");
   }
   if (!Displace(from, *open, set)) return Answer(from, {.op = LeaseOp::kFenced});
+  set->spec.units = {open->unit, open->epoch};
   set->is_even = open->is_even;
   if (set->is_even) set->granted[open->rank] = frame.begin;
   const auto milliseconds = [](uint64_t count) {
@@ -352,6 +355,11 @@ void LeaseBook::Turn::Ack(const Place& at, const LeaseFrame& frame) {
     if (at.set.is_stream) Answer(at.from, {.op = LeaseOp::kRecall, .lease = frame.lease});
     return Promise(at.from, {.op = LeaseOp::kConfirmed, .number = frame.number});
   }
+  if (left && !ledger.IsBorder(*left, frame.end)) {
+    return Refuse(at.from, Concat("a part of a batch of the data set ", at.set.name, " is done"),
+                  "its batches are not divided, because tables apply each batch once",
+                  "acknowledge whole batches");
+  }
   if (!left || !IsCurrent(at) || !ledger.Ack(now_, worker, frame.lease, frame.end)) {
     MARK("an ack is stale");
     at.session.has_lost = true;
@@ -404,6 +412,7 @@ void LeaseBook::Turn::Present(const Place& at, const LeaseFrame& frame) {
     Answer(at.from, {.op = LeaseOp::kStale, .lease = frame.lease});
   };
   if (!IsCurrent(at) || frame.begin >= frame.end || frame.end > ledger.samples()) return stale();
+  if (frame.lease < at.set.ended_leases) return stale();
   uint64_t next = std::max(frame.begin, std::min(frame.number, frame.end));
   next = std::max(next, std::min(at.set.DoneOf(worker, frame.lease), frame.end));
   if (const auto left = ledger.LeftOf(worker, frame.lease)) next = left->begin;
@@ -425,74 +434,6 @@ void LeaseBook::Turn::Present(const Place& at, const LeaseFrame& frame) {
 void LeaseBook::Turn::Return(const Place& at, const LeaseFrame& frame) {
   if (!at.set.ledger->Return(at.session.worker, frame.lease)) return;
   MARK("a presented lease is returned");
-  Settle(&at.set);
-}
-
-// ---- positions ----
-
-void LeaseBook::Turn::Mark(const Place& at, const LeaseFrame& frame) {
-  if (!at.set.follows_checkpoints) {
-    return Refuse(at.from, Concat("the data set ", at.set.name, " does not follow checkpoints"),
-                  "it was opened with resume=\"acks\"", "resume=\"checkpoint\"");
-  }
-  BeginGeneration(at);
-  if (!IsCurrent(at)) return Answer(at.from, {.op = LeaseOp::kFenced});
-  const uint64_t step = frame.number;
-  // Its checkpoint has samples that the position lacks. It was told `stale`. If that answer is lost
-  // and the next master accepts its lease, the step must not be marked.
-  if (at.session.has_lost) {
-    return Answer(at.from, {.op = LeaseOp::kMarked, .number = step, .text = "lost"});
-  }
-  const std::string position = at.set.PositionOf(step);
-  const auto cut = at.set.cuts.find(step);
-  const bool is_marked = at.set.positions.contains(position) ||
-                         (cut != at.set.cuts.end() && cut->second.marked.contains(at.session.rank));
-  const auto before = at.session.acked_at_mark.find(step);
-  if (!is_marked) {
-    Note({.kind = Kind::kMarked,
-          .set = at.set.number,
-          .worker = at.session.worker,
-          .begin = step,
-          .end = at.session.world_size});
-    at.session.acked_at_mark = {{step, at.session.acked}};
-  } else if (before != at.session.acked_at_mark.end() && before->second != at.session.acked) {
-    return Refuse(at.from, Concat("step ", step, " was saved twice"),
-                  "samples were read between the two, so they are different positions",
-                  "save each step once, or under another number");
-  }
-  Promise(at.from, {.op = LeaseOp::kMarked, .number = step, .text = position});
-}
-
-void LeaseBook::Turn::Rewind(const Place& at, const LeaseFrame& frame) {
-  if (!at.set.follows_checkpoints) return Mark(at, frame);  // which refuses it
-  const Lineage wanted{at.session.lineage.generation, frame.number};
-  // The other lines say where the position may be known; the host has looked there.
-  const std::string position = frame.text.substr(0, frame.text.find('\n'));
-  if (wanted < at.set.lineage) return Answer(at.from, {.op = LeaseOp::kFenced});
-  // Its older requests are from before the rewind, so it does not wait for them.
-  at.session.requests.clear();
-  at.session.recalled.clear();
-  at.set.waiting.erase(at.from);
-  at.session.lineage = wanted;
-  at.session.has_lost = false;
-  if (wanted > at.set.lineage) {
-    if (!position.empty() && !at.set.positions.contains(position)) {
-      return Refuse(
-          at.from, Concat("the ledger of ", at.set.name, " does not know this position"),
-          Concat("the checkpoint stands at ", position,
-                 ", which is too old, or of a job whose run directory the master cannot read"),
-          "resume the job that saved it (paceline run --resume), or leave the data out "
-          "of the state to begin anew");
-    }
-    Note({.kind = Kind::kRewound,
-          .set = at.set.number,
-          .begin = wanted.generation,
-          .end = wanted.number,
-          .text = position});
-  }
-  Promise(
-      at.from,
-      {.op = LeaseOp::kRewound, .number = frame.number, .end = at.set.stream.partitions().size()});
   Settle(&at.set);
 }
 

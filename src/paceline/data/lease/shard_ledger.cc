@@ -94,6 +94,17 @@ uint64_t ShardLedger::SizeFor(const WorkerKey& worker) const {
   return std::max(spec_.lease_min, std::min({wanted, fair, spec_.lease_max}));
 }
 
+// The lowest free ordinals, as many as this worker should have.
+OrdinalRange ShardLedger::FreeFor(const WorkerKey& worker, uint64_t most) const {
+  const OrdinalRange lowest = free_.front();
+  if (spec_.by_partition) {
+    return {lowest.begin, std::min(lowest.end, EndOfPartition(lowest.begin))};
+  }
+  const uint64_t wanted = spec_.units.Floor(lowest.begin + std::min(SizeFor(worker), most));
+  const uint64_t end = wanted > lowest.begin ? wanted : spec_.units.Next(lowest.begin);
+  return {lowest.begin, std::min(lowest.end, end)};
+}
+
 Instant ShardLedger::DeadlineFor(Instant now, const WorkerKey& worker, uint64_t size) const {
   const uint64_t rate = pace_.at(worker.worker).per_1000_s;
   Duration expected;
@@ -142,11 +153,7 @@ TakeResult ShardLedger::Take(Instant now, const WorkerKey& worker, uint64_t most
     lease.blamed = CutBlamed(*std::move(blamed), most);
     lease.range = lease.blamed->range;
   } else if (!free_.empty()) {
-    const OrdinalRange lowest = free_.front();
-    lease.range = {
-        lowest.begin,
-        std::min(lowest.end, spec_.by_partition ? EndOfPartition(lowest.begin)
-                                                : lowest.begin + std::min(SizeFor(worker), most))};
+    lease.range = FreeFor(worker, most);
     free_.Remove(lease.range);
   } else {
     const bool is_over = IsComplete() && !spec_.by_partition;
@@ -206,6 +213,7 @@ bool ShardLedger::Ack(Instant now, const WorkerKey& worker, uint64_t lease, uint
   const auto found = Find(worker, lease);
   if (found == leases_.end() || until > found->second.range.end) return false;
   Lease& held = found->second;
+  if (!IsBorder(held.range, until)) return false;
   if (until <= held.range.begin) {
     if (spec_.by_partition) Extend(now, worker);  // the stream may have no new records
     return true;
@@ -264,6 +272,7 @@ bool ShardLedger::FailPart(const WorkerKey& worker, uint64_t lease, OrdinalRange
   if (bad.begin >= bad.end || bad.begin < held.begin || bad.end > held.end) return false;
   // A reader skips the records of a stream that it cannot decode; it does not fail a lease.
   if (spec_.by_partition) return Return(worker, lease);
+  bad = spec_.units.Around(bad, held);
   if (bad == held) return Fail(worker, lease);
   Blamed blamed =
       found->second.blamed && found->second.blamed->range == bad ? *found->second.blamed : Blamed{};
@@ -343,14 +352,18 @@ void ShardLedger::Blame(Blamed blamed, const WorkerKey& worker) {
   ++blamed.failures;
   const bool is_often =
       blamed.failed_on.size() >= spec_.failures_max || blamed.failures >= 2 * spec_.failures_max;
-  const uint64_t size = blamed.range.size();
-  if (size == 1 && is_often) {
+  const bool is_one = spec_.units.Next(blamed.range.begin) >= blamed.range.end;
+  if (is_one && is_often) {
     quarantined_.Add(blamed.range);
     return;
   }
-  if (size == 1 || !(is_often || blamed.is_suspect)) return KeepBlamed(std::move(blamed));
+  if (is_one || !(is_often || blamed.is_suspect)) return KeepBlamed(std::move(blamed));
+  // The border above the middle, so that the first half has an ordinal at least.
+  const uint64_t half_size = (blamed.range.size() + 1) / 2;
+  const uint64_t above = spec_.units.Next(blamed.range.begin + half_size - 1);
+  const uint64_t middle =
+      above < blamed.range.end ? above : spec_.units.Floor(blamed.range.end - 1);
   for (const uint64_t number : {0, 1}) {
-    const uint64_t middle = blamed.range.begin + (size + 1) / 2;
     const OrdinalRange half = number == 0 ? OrdinalRange{blamed.range.begin, middle}
                                           : OrdinalRange{middle, blamed.range.end};
     KeepBlamed({.range = half, .is_suspect = true});
@@ -365,7 +378,8 @@ void ShardLedger::KeepBlamed(Blamed blamed) {
 bool ShardLedger::Present(Instant now, const WorkerKey& worker, const LeaseGrant& grant,
                           uint64_t next) {
   const bool is_ours = grant.lease < next_lease_ && grant.range.begin <= next &&
-                       next < grant.range.end && grant.range.end <= spec_.samples;
+                       next < grant.range.end && grant.range.end <= spec_.samples &&
+                       spec_.units.IsBorder(next);
   if (!is_ours || !Admit(now, worker)) return false;
   if (const auto held = leases_.find(grant.lease); held != leases_.end()) {
     return held->second.worker == worker && held->second.range.begin == next;

@@ -21,8 +21,8 @@
 //   numbers, (lease, incarnation), and skips ordinals of a lease that it has applied.
 // - No ordinal is dropped. A failed range is leased in one piece, if possible to another worker.
 //   After failures on `failures_max` workers, or twice as many on fewer, it is suspect: halved now
-//   and at each further failure, down to single samples. A sample that fails as often again is
-//   quarantined and named; completion then says "except".
+//   and at each further failure, down to single samples, or to whole batches (`units`). One that
+//   fails as often again is quarantined and named; completion then says "except".
 // - Done and quarantined ordinals and blame are durable. Leases are not: after a restart their
 //   holders present them again, and get new ones if others have the range. New lease ids are above
 //   all ids that may have been used (`first_lease` of Restore).
@@ -40,6 +40,7 @@
 #include "paceline/base/instant.h"
 #include "paceline/data/lease/blame.h"
 #include "paceline/data/lease/interval_set.h"
+#include "paceline/data/lease/units.h"
 
 namespace paceline {
 
@@ -55,6 +56,9 @@ struct LedgerSpec {
   // A live stream (partition.h): nothing is free before Grow. A lease is the rest of one partition,
   // a dead worker's leases get no blame, and each ack extends the deadline, which is deadline_min.
   bool by_partition = false;
+  // Batches that nobody divides (units.h). A lease is one batch or more, an ack covers whole ones,
+  // and blame and quarantine are of whole ones. Not by_partition.
+  Units units = {};
 };
 
 struct LeaseGrant {
@@ -103,14 +107,15 @@ class ShardLedger {
   void Tune(const LedgerSpec& spec);
 
   // A lease for this worker, sized by its speed, of at most `most` ordinals. A blamed range that is
-  // cut there keeps its blame in both parts.
+  // cut there keeps its blame in both parts. `most` is not for a ledger of batches.
   TakeResult Take(Instant now, const WorkerKey& worker, uint64_t most = UINT64_MAX);
 
   // The rest of a lease; none if this worker does not hold it.
   std::optional<OrdinalRange> LeftOf(const WorkerKey& worker, uint64_t lease) const;
 
   // Marks the lease's ordinals below `until` done. False: stale, so the caller's work does not
-  // count. An ack below an earlier one changes nothing. Acking the last ordinal ends the lease.
+  // count. An ack below an earlier one changes nothing, and so does a stale one or one within a
+  // batch. Acking the last ordinal ends the lease.
   bool Ack(Instant now, const WorkerKey& worker, uint64_t lease, uint64_t until);
 
   // The worker cannot do the rest of the lease. False: stale.
@@ -146,6 +151,11 @@ class ShardLedger {
 
   // Nothing is free, leased or blamed. May become false again if the data set grows.
   bool IsComplete() const;
+
+  // Whether an ack may end here: not within a batch.
+  bool IsBorder(const OrdinalRange& lease, uint64_t ordinal) const {
+    return ordinal == lease.end || spec_.units.IsBorder(ordinal);
+  }
 
   uint64_t samples() const { return spec_.samples; }
   const IntervalSet& done() const { return done_; }
@@ -186,6 +196,7 @@ class ShardLedger {
   // Notes the incarnation. A new one replaces older ones and their leases. False: it is outdated.
   bool Admit(Instant now, const WorkerKey& worker);
   uint64_t SizeFor(const WorkerKey& worker) const;
+  OrdinalRange FreeFor(const WorkerKey& worker, uint64_t most) const;
   Instant DeadlineFor(Instant now, const WorkerKey& worker, uint64_t size) const;
   std::optional<Blamed> BlamedFor(const WorkerKey& worker) const;
   Blamed CutBlamed(Blamed blamed, uint64_t most);

@@ -20,14 +20,28 @@ enum class Canary {
   kLoseAck,       // a restart forgets answered acks
   kForgetDead,    // a dead worker's leases are never returned
   kDropPoisoned,  // a failed lease is counted as done
+  kDivide,        // the ledger does not know what a batch is
 };
 
 // The reference: one state for each ordinal.
 class Twin {
  public:
-  explicit Twin(uint64_t samples) : holder_(samples), is_done_(samples) {}
+  Twin(uint64_t samples, const Units& units)
+      : holder_(samples), is_done_(samples), is_border_(samples + 1) {
+    // By walking over the batches, instead of computing their borders.
+    is_border_[0] = is_border_[samples] = true;
+    uint64_t in_batch = 0;
+    for (uint64_t i = 0; i < samples; ++i) {
+      const bool is_last_of_epoch = units.epoch > 0 && (i + 1) % units.epoch == 0;
+      in_batch = is_last_of_epoch || in_batch + 1 >= units.unit ? 0 : in_batch + 1;
+      if (in_batch == 0) is_border_[i + 1] = true;
+    }
+  }
 
   void Lease(const LeaseGrant& grant) {
+    if (!IsBorder(grant.range.begin) || !IsBorder(grant.range.end)) {
+      wrong_ = "lease " + std::to_string(grant.lease) + " divides a batch";
+    }
     for (uint64_t i = grant.range.begin; i < grant.range.end; ++i) {
       if (is_done_[i] || holder_[i] != 0) wrong_ = "ordinal " + std::to_string(i) + " leased twice";
       holder_[i] = grant.lease;
@@ -43,7 +57,22 @@ class Twin {
   }
   void Restart() { std::fill(holder_.begin(), holder_.end(), uint64_t{0}); }
 
+  bool IsBorder(uint64_t ordinal) const { return is_border_[ordinal]; }
+  // The first border at or above `ordinal`.
+  uint64_t UpToBorder(uint64_t ordinal) const {
+    while (!IsBorder(ordinal)) ++ordinal;
+    return ordinal;
+  }
+
   std::string Compare(const ShardLedger& ledger) const {
+    for (const OrdinalRange& bad : ledger.quarantined().Ranges()) {
+      if (!IsBorder(bad.begin) || !IsBorder(bad.end)) return "a part of a batch is in quarantine";
+    }
+    for (const Blamed& blamed : ledger.Snapshot().blamed) {
+      if (!IsBorder(blamed.range.begin) || !IsBorder(blamed.range.end)) {
+        return "a part of a batch is blamed";
+      }
+    }
     if (!wrong_.empty()) return wrong_;
     const auto done = static_cast<uint64_t>(std::count(is_done_.begin(), is_done_.end(), true));
     if (done != ledger.done().total()) return "the twin has other numbers done";
@@ -58,6 +87,7 @@ class Twin {
  private:
   std::vector<uint64_t> holder_;
   std::vector<bool> is_done_;
+  std::vector<bool> is_border_;
   std::string wrong_;
 };
 
@@ -69,15 +99,16 @@ struct Worker {
 
 class Schedule {
  public:
-  Schedule(uint64_t seed, Canary canary)
+  Schedule(uint64_t seed, Canary canary, const Units& units = {})
       : prng_(seed),
         canary_(canary),
         spec_{.samples = 20 + prng_.Below(200),
               .lease_first = 1 + prng_.Below(40),
               .deadline_min = Duration::Seconds(5),
-              .failures_max = 1 + prng_.Below(3)},
+              .failures_max = 1 + prng_.Below(3),
+              .units = canary == Canary::kDivide ? Units{} : units},
         ledger_(spec_),
-        twin_(spec_.samples),
+        twin_(spec_.samples, units),
         counts_(spec_.samples),
         poisoned_(prng_.Chance(1, 3) ? prng_.Below(spec_.samples) : UINT64_MAX) {
     for (uint64_t i = 0; i < 1 + prng_.Below(5); ++i) {
@@ -147,7 +178,7 @@ class Schedule {
       return;
     }
     const OrdinalRange range = worker.lease->range;
-    const uint64_t until = std::min(range.end, worker.next + 1 + prng_.Below(20));
+    const uint64_t until = twin_.UpToBorder(std::min(range.end, worker.next + 1 + prng_.Below(20)));
     if (worker.next <= poisoned_ && poisoned_ < until) {
       if (canary_ == Canary::kDropPoisoned) {
         ledger_.Ack(now_, worker.key, worker.lease->lease, until);
@@ -194,8 +225,9 @@ class Schedule {
     if (zombies_.empty()) return;
     Worker& zombie = zombies_[prng_.Below(zombies_.size())];
     if (zombie.lease && zombie.next < zombie.lease->range.end) {
-      const uint64_t until = zombie.next + 1;
-      if (poisoned_ != zombie.next) Acknowledge(zombie, until);
+      const uint64_t until = twin_.UpToBorder(zombie.next + 1);
+      const bool has_bad = zombie.next <= poisoned_ && poisoned_ < until;
+      if (!has_bad) Acknowledge(zombie, until);
     }
   }
 
@@ -260,6 +292,14 @@ TEST(ShardLedgerTwinTest, EveryOrdinalCountsOnceUnderEveryScheduleOfFaults) {
   }
 }
 
+// Batches of one to nine samples, in one epoch or several, whose last batch is shorter in most.
+TEST(ShardLedgerTwinTest, NoFaultDividesABatch) {
+  for (uint64_t seed = 1; seed <= 100; ++seed) {
+    const Units units{.unit = 1 + seed % 9, .epoch = seed % 4 == 0 ? 0 : 7 + seed % 41};
+    ASSERT_EQ(Schedule(seed, Canary::kNone, units).Run(), "") << "seed " << seed;
+  }
+}
+
 TEST(ShardLedgerTwinTest, EachCanaryIsSeen) {
   for (const Canary canary :
        {Canary::kCountStale, Canary::kLoseAck, Canary::kForgetDead, Canary::kDropPoisoned}) {
@@ -268,6 +308,15 @@ TEST(ShardLedgerTwinTest, EachCanaryIsSeen) {
       seen += Schedule(seed, canary).Run().empty() ? 0 : 1;
     EXPECT_GT(seen, 0) << "canary " << static_cast<int>(canary);
   }
+}
+
+TEST(ShardLedgerTwinTest, ALedgerThatDividesBatchesIsSeen) {
+  const Units units{.unit = 7, .epoch = 30};
+  int seen = 0;
+  for (uint64_t seed = 1; seed <= 20; ++seed) {
+    seen += Schedule(seed, Canary::kDivide, units).Run().empty() ? 0 : 1;
+  }
+  EXPECT_GT(seen, 0);
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ StoredFact FactOf(sqlite3_stmt* row) {
 // True if the fact is well-formed enough to fold.
 bool IsFact(const LeaseFact& fact) {
   const auto kind = static_cast<uint8_t>(fact.kind);
-  const bool is_known = kind >= 1 && kind <= static_cast<uint8_t>(LeaseFact::Kind::kGap);
+  const bool is_known = kind >= 1 && kind <= static_cast<uint8_t>(LeaseFact::Kind::kUndone);
   const bool is_range = fact.kind == LeaseFact::Kind::kAcked ||
                         fact.kind == LeaseFact::Kind::kDone ||
                         fact.kind == LeaseFact::Kind::kQuarantined ||

@@ -57,6 +57,7 @@ struct LeaseWorker {
     bool follows_checkpoints = false;
     bool is_even = false;
     bool is_stream = false;
+    Units units = {};
   };
   LeaseOpen Introduce(const Terms& terms) const {
     return {.name = "train",
@@ -72,7 +73,9 @@ struct LeaseWorker {
             .deadline_ms = 5'000,
             .follows_checkpoints = terms.follows_checkpoints,
             .is_even = terms.is_even,
-            .is_stream = terms.is_stream};
+            .is_stream = terms.is_stream,
+            .unit = terms.units.unit,
+            .epoch = terms.units.epoch};
   }
 };
 

@@ -34,6 +34,7 @@ class World {
         is_even_(follows_ && (canary == LeaseCanary::kUnevenShares || prng_.Chance(1, 2))),
         ordinals_(20 + prng_.Below(150)),
         lease_max_(1 + prng_.Below(20)),
+        units_{.unit = is_even_ ? 0 : seed % 6, .epoch = seed % 5 == 0 ? 0 : 20 + seed % 23},
         poisoned_(!follows_ && prng_.Chance(1, 4) ? prng_.Below(ordinals_) : UINT64_MAX),
         master_({.confirms_early = canary == LeaseCanary::kConfirmEarly,
                  .loses_facts = canary == LeaseCanary::kLoseFacts},
@@ -235,7 +236,9 @@ class World {
 
   void WorkOn(size_t index, uint64_t lease, Worker::Held* held) {
     Worker& worker = workers_[index];
-    const uint64_t until = std::min(held->range.end, held->done + 1 + prng_.Below(5));
+    uint64_t until = std::min(held->range.end, held->done + 1 + prng_.Below(5));
+    // Whole batches.
+    if (!units_.IsBorder(until)) until = std::min(held->range.end, units_.Next(until));
     if (held->done <= poisoned_ && poisoned_ < until) {
       if (prng_.Chance(1, 2)) return Die(index);
       Say(index, {.op = LeaseOp::kFail, .lease = lease, .begin = poisoned_, .end = poisoned_ + 1});
@@ -261,8 +264,8 @@ class World {
     Worker& worker = workers_[index];
     worker.is_open = true;
     const bool is_even = is_even_ && canary_ != LeaseCanary::kUnevenShares;
-    const LeaseOpen open =
-        worker.Introduce({ordinals_, workers_.size(), lease_max_, follows_, is_even});
+    const LeaseOpen open = worker.Introduce(
+        {ordinals_, workers_.size(), lease_max_, follows_, is_even, /*is_stream=*/false, units_});
     Report(index);
     Say(index, {.op = LeaseOp::kOpen, .begin = worker.granted, .text = EncodeOpen(open)});
     if (worker.rewinds > 0) {
@@ -312,6 +315,10 @@ class World {
     down_[index].pop_front();
     switch (frame.op) {
       case LeaseOp::kGranted:
+        if (!units_.IsBorder(frame.begin) ||
+            (frame.end != ordinals_ && !units_.IsBorder(frame.end))) {
+          wrong_ = Concat("lease ", frame.lease, " divides a batch");
+        }
         worker.has_request = false;
         worker.granted += frame.end - frame.begin;
         worker.held[frame.lease] = {
@@ -428,6 +435,7 @@ class World {
   const bool is_even_;
   const uint64_t ordinals_;
   const uint64_t lease_max_;
+  const Units units_;
   const uint64_t poisoned_;
   LeaseMaster master_;
   std::vector<Worker> workers_;

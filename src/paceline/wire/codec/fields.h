@@ -112,7 +112,7 @@
   F(master_incarnation) F(generation) F(world_size) F(restart_count) F(failures) F(step) \
   F(goodput) F(steps_per_second) F(steps_total) F(age) F(journal) F(last_seq) F(final_reason)
 #define PACELINE_JOB_EVENT(F) F(seq) F(time_ns) F(kind) F(node) F(generation) F(sentence)
-#define PACELINE_TASK_SPEC(F) F(workers) F(servers) F(evaluators)
+#define PACELINE_TASK_SPEC(F) F(workers) F(servers) F(evaluators) F(tables)
 #define PACELINE_TASK(F) F(rank) F(node) F(slot) F(generation) F(restarts) F(is_done) F(host) \
   F(port)
 #define PACELINE_TASK_STATUS(F) F(name) F(node) F(state) F(restarts) F(age) F(generation) \
