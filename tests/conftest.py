@@ -110,6 +110,7 @@ LONG_TESTS = {
     "test_process_groups_at_one_address_one_after_the_other",
     "test_ranks_save_and_others_load",
     "test_row_30_an_agent_that_ran_out_of_memory_costs_no_save",
+    "test_rows_and_dense_parameters_count_each_sample_once",
     "test_shares_by_speed_leave_every_count_exact_over_kills",
     "test_table",
     "test_tar",

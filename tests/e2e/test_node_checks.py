@@ -135,8 +135,11 @@ def test_a_spare_takes_the_ranks_of_a_slow_host(job: Job) -> None:
     assert decided[0]["node"] == "node1", decided
     assert "node1 is slow and costs" in decided[0]["sentence"], decided
     job.until_event("world_formed", 2)
-    ranks = job.until_stepping(3)
-    assert {rank["node"] for rank in ranks.values()} == {"node0", "node2", "node3"}
+
+    def nodes() -> set[str]:
+        return {rank["node"] for rank in job.ranks().values()}
+
+    eventually(lambda: nodes() == {"node0", "node2", "node3"}, "the spare has the ranks", job=job)
     assert "node1 is slow" in " ".join(
         job.command("why", "--job", str(job.run_dir)).stdout.split())
     node = job.node("node1")

@@ -58,6 +58,12 @@ def is_worker() -> bool:
     return WORKER in os.environ
 
 
+def table_worker() -> int | None:
+    """The number of this worker in a job with table servers. None: it is no such worker."""
+    number = os.environ.get(WORKER, "")
+    return int(number) if number.isdecimal() else None
+
+
 def table_servers() -> tuple[str, str] | None:
     """The sockets of the job's table servers, with commas, and the job's id. None: there are none.
 

@@ -18,10 +18,11 @@ from paceline.embedding.optimizers import SGD, Adagrad, Adam
 from paceline.embedding.table import Table
 
 if TYPE_CHECKING:
+    from paceline.integrations.publish import Publish
     from paceline.integrations.table_modules import Embedding, EmbeddingBag
     from paceline.integrations.table_optimizer import Optimizer
 
-__all__ = ["SGD", "Adagrad", "Adam", "Embedding", "EmbeddingBag", "Optimizer", "Table"]
+__all__ = ["SGD", "Adagrad", "Adam", "Embedding", "EmbeddingBag", "Optimizer", "Publish", "Table"]
 
 
 def __getattr__(name: str) -> Any:
@@ -34,4 +35,8 @@ def __getattr__(name: str) -> Any:
         from paceline.integrations.table_optimizer import Optimizer
 
         return Optimizer
+    if name == "Publish":
+        from paceline.integrations.publish import Publish
+
+        return Publish
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

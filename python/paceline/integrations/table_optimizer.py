@@ -1,6 +1,8 @@
 """The step of a model with tables: `paceline.embedding.Optimizer`."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 
@@ -20,6 +22,8 @@ _RECOVERY = 0  # pushes from before a server's loss are not fenced: the ordinals
 class _Dense:
     """A parameter that lies in a table, too."""
 
+    own_name: str  # in the model
+    name: str  # of the table
     parameter: torch.nn.Parameter
     table: int
     dim: int
@@ -71,7 +75,8 @@ class Optimizer:
         found = [one.table for one in model.modules() if isinstance(one, (Embedding, EmbeddingBag))]
         self.tables: list[Table] = list({table.number: table for table in found}.values())
         trained = [(own, one) for own, one in model.named_parameters() if one.requires_grad]
-        self._dense = [_dense_of(f"{name}.{own}", one, dense) for own, one in trained]
+        self._dense = [_dense_of(own, f"{name}.{own}", one, dense) for own, one in trained]
+        self._after: list[Callable[[], None]] = []
         self._copy_to_staged()
         port.wait(lambda: port.tables().init_dense([one.part() for one in self._dense]))
         self.pull()
@@ -94,6 +99,8 @@ class Optimizer:
         batch.is_pushed = True
         self.zero_grad()
         self.pull()
+        for call in self._after:
+            call()
 
     def zero_grad(self) -> None:
         """Forget all gradients. `step` does this, too."""
@@ -110,6 +117,22 @@ class Optimizer:
             for one in self._dense:
                 if one.staged is not None:
                     one.parameter.copy_(one.staged.view_as(one.parameter))
+
+    # ---- for Publish ----
+
+    def after_step(self, call: Callable[[], None]) -> None:
+        """Call this at the end of each step."""
+        self._after.append(call)
+
+    def every_table(self) -> list[tuple[str, int, int]]:
+        """Name, number and dim of each table, also of those of dense parameters."""
+        tables = [(table.name, table.number, table.dim) for table in self.tables]
+        return tables + [(one.name, one.table, one.dim) for one in self._dense]
+
+    def dense_shapes(self) -> list[dict[str, Any]]:
+        """Of each dense parameter: its name in the model, its shape, and its table."""
+        return [{"name": one.own_name, "shape": list(one.parameter.shape), "table": one.name}
+                for one in self._dense]
 
     def _push(self, batch: in_hand.Batch) -> None:
         gradients: list[tuple[int, GradientSum]] = []
@@ -140,7 +163,7 @@ class Optimizer:
                 one.staged.copy_(one.parameter.detach().cpu().reshape(-1))
 
 
-def _dense_of(name: str, parameter: torch.nn.Parameter, dense: Rule) -> _Dense:
+def _dense_of(own_name: str, name: str, parameter: torch.nn.Parameter, dense: Rule) -> _Dense:
     if parameter.dtype != torch.float32:
         raise arguments.refuse(
             "Optimizer", "model", parameter, f"of float32 parameters, and {name} is "
@@ -148,6 +171,8 @@ def _dense_of(name: str, parameter: torch.nn.Parameter, dense: Rule) -> _Dense:
     dim = max(1, min(_CHUNK, parameter.numel()))
     is_in_reach = parameter.device.type == "cpu" and parameter.is_contiguous()
     return _Dense(
+        own_name=own_name,
+        name=name,
         parameter=parameter,
         table=open_dense(name, dim, dense),
         dim=dim,

@@ -159,21 +159,41 @@ std::optional<nb::list> CountTables(TablesOfProcess& self) {
   return list;
 }
 
-// Keys (8 bytes each) and values (4 bytes each) of all rows.
-std::optional<std::pair<nb::bytes, nb::bytes>> ExportTable(TablesOfProcess& self, uint32_t table) {
+// Rows of a table: keys (8 bytes each) and their values (4 bytes each).
+struct RowBytes {
   std::vector<uint64_t> keys;
   std::vector<float> rows;
-  const bool is_done = CallTables(self, [&](client::Tables& tables) {
+
+  client::Tables::Visitor Collect() {
     keys.clear();
     rows.clear();
-    return tables.Export(table, [&](std::span<const uint64_t> some, std::span<const float> values) {
+    return [this](std::span<const uint64_t> some, std::span<const float> values) {
       keys.insert(keys.end(), some.begin(), some.end());
       rows.insert(rows.end(), values.begin(), values.end());
-    });
+    };
+  }
+  nb::bytes KeyBytes() const { return nb::bytes(keys.data(), keys.size() * sizeof(uint64_t)); }
+  nb::bytes ValueBytes() const { return nb::bytes(rows.data(), rows.size() * sizeof(float)); }
+};
+
+std::optional<std::pair<nb::bytes, nb::bytes>> ExportTable(TablesOfProcess& self, uint32_t table) {
+  RowBytes all;
+  const bool is_done =
+      CallTables(self, [&](client::Tables& tables) { return tables.Export(table, all.Collect()); });
+  if (!is_done) return std::nullopt;
+  return std::pair(all.KeyBytes(), all.ValueBytes());
+}
+
+std::optional<std::tuple<bool, nb::bytes, nb::bytes>> ChangedRows(TablesOfProcess& self,
+                                                                  uint32_t table, uint64_t number) {
+  RowBytes changed;
+  bool is_known = false;
+  const bool is_done = CallTables(self, [&](client::Tables& tables) -> Result<void> {
+    ASSIGN_OR_RETURN(is_known, tables.Changed(table, number, changed.Collect()));
+    return {};
   });
   if (!is_done) return std::nullopt;
-  return std::pair(nb::bytes(keys.data(), keys.size() * sizeof(uint64_t)),
-                   nb::bytes(rows.data(), rows.size() * sizeof(float)));
+  return std::tuple(is_known, changed.KeyBytes(), changed.ValueBytes());
 }
 
 void BindBatches(nb::module_& module) {
@@ -267,7 +287,8 @@ void BindTables(nb::module_& module) {
       .def("push", &PushBatch, nb::arg("data_set"), nb::arg("batch"), nb::arg("worker"),
            nb::arg("incarnation"), nb::arg("recovery"), nb::arg("gradients"))
       .def("counts", &CountTables)
-      .def("export", &ExportTable, nb::arg("table"));
+      .def("export", &ExportTable, nb::arg("table"))
+      .def("changed", &ChangedRows, nb::arg("table"), nb::arg("number"));
 }
 
 }  // namespace paceline::bindings

@@ -66,6 +66,7 @@ int RunDrill(Invocation& invocation);
 int RunEvents(Invocation& invocation);
 int RunGoodput(Invocation& invocation);
 int RunHistory(Invocation& invocation);
+int RunServe(Invocation& invocation);
 int RunLogs(Invocation& invocation);
 int RunOpen(Invocation& invocation);
 int RunPlace(Invocation& invocation);

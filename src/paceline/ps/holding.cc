@@ -72,6 +72,7 @@ Result<uint32_t> Holding::Open(const TableSpec& spec) {
     return number;
   }
   tables_.push_back(std::make_unique<Table>(spec, salt_));
+  changed_.emplace_back();
   return tables() - 1;
 }
 
@@ -94,7 +95,9 @@ void Holding::Pull(uint32_t table, std::span<const uint64_t> keys, bool is_train
 uint64_t Holding::Init(uint32_t table, std::span<const uint64_t> keys,
                        std::span<const float> values) {
   CHECK(values.size() == keys.size() * Spec(table).dim, "a row for each key");
-  return tables_[table]->Init(keys, values);
+  const uint64_t added = tables_[table]->Init(keys, values);
+  if (added > 0) changed_[table].Note(keys);
+  return added;
 }
 
 std::string WhyNotFinite(const TableSpec& spec, const TableGradient& gradient) {
@@ -142,6 +145,7 @@ PushAnswer Holding::Push(const PushTag& tag, std::span<const TableGradient> grad
   if (!applied_.AreOne()) takes = applied_.Takes(tag);
   for (const TableGradient& gradient : gradients) {
     tables_[gradient.table]->Push(gradient.keys, gradient.values, takes ? &*takes : nullptr);
+    changed_[gradient.table].Note(gradient.keys);
   }
   applied_.Add(tag);
   return answer;
@@ -179,6 +183,19 @@ void Holding::Visit(uint32_t table, uint32_t partition, const RowVisitor& visit)
   const uint32_t dim = Spec(table).dim;
   tables_[table]->Visit(
       partition, [&](uint64_t key, std::span<const float> row) { visit(key, row.first(dim)); });
+}
+
+const std::vector<uint64_t>* Holding::TakeChanged(uint32_t table, uint64_t number) {
+  return changed_[table].Take(number);
+}
+
+const std::vector<uint64_t>* Holding::Taken(uint32_t table, uint64_t number) const {
+  return changed_[table].Taken(number);
+}
+
+void Holding::VisitKeys(uint32_t table, std::span<const uint64_t> keys,
+                        const KeyVisitor& visit) const {
+  tables_[table]->VisitKeys(keys, visit);
 }
 
 uint64_t Holding::RowsOf(uint32_t partition) const {

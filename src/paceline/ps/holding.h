@@ -18,6 +18,7 @@
 
 #include "paceline/base/result.h"
 #include "paceline/ps/applied.h"
+#include "paceline/ps/changed_keys.h"
 #include "paceline/ps/push.h"
 #include "paceline/ps/table_spec.h"
 
@@ -70,6 +71,14 @@ class Holding {
 
   TableCounts Counts(uint32_t table) const;
 
+  // The keys that pushes and inits have changed between versions `number - 1` and `number` of a
+  // reader; null: the reader needs all rows (ChangedKeys::Take). A table has one such reader.
+  const std::vector<uint64_t>* TakeChanged(uint32_t table, uint64_t number);
+  const std::vector<uint64_t>* Taken(uint32_t table, uint64_t number) const;
+  // Calls `visit` with each of these keys that has a row.
+  using KeyVisitor = std::function<void(uint64_t key, std::span<const float> values)>;
+  void VisitKeys(uint32_t table, std::span<const uint64_t> keys, const KeyVisitor& visit) const;
+
   // Pushes with a lower number are refused from now on. It never falls.
   void RaiseRecovery(uint64_t recovery);
   uint64_t recovery() const { return recovery_; }
@@ -105,6 +114,7 @@ class Holding {
 
   const uint64_t salt_;
   std::vector<std::unique_ptr<Table>> tables_;
+  std::vector<ChangedKeys> changed_;  // by table
   AppliedSets applied_;
   uint64_t recovery_ = 0;
 };

@@ -54,6 +54,44 @@ TEST(HoldingTest, OnlyTrainingAdmitsKeys) {
   EXPECT_EQ(holding.Counts(table).admitted, 1u);
 }
 
+TEST(HoldingTest, ChangedKeysAreThoseSinceTheVersionBefore) {
+  Holding holding;
+  const uint32_t table = *holding.Open(SpecOf("ads", 1));
+  using Keys = std::vector<uint64_t>;
+  PushOne(&holding, TagOf(0, 1), table, 5, {1});
+  EXPECT_EQ(holding.TakeChanged(table, 4), nullptr) << "what changed before is not known";
+  PushOne(&holding, TagOf(1, 2), table, 7, {1});
+  EXPECT_EQ(holding.TakeChanged(table, 4), nullptr) << "the same version again";
+  PushOne(&holding, TagOf(2, 3), table, 6, {1});
+  PushOne(&holding, TagOf(3, 4), table, 6, {1});
+  const Keys* changed = holding.TakeChanged(table, 5);
+  ASSERT_NE(changed, nullptr);
+  EXPECT_EQ(*changed, (Keys{6, 7}));
+  PushOne(&holding, TagOf(4, 5), table, 8, {1});
+  EXPECT_EQ(*holding.Taken(table, 5), (Keys{6, 7}));
+  EXPECT_EQ(*holding.TakeChanged(table, 5), (Keys{6, 7, 8}))
+      << "a version that could not be written is taken again";
+  PushOne(&holding, TagOf(5, 6), table, 8, {1});
+  EXPECT_EQ(holding.Taken(table, 6), nullptr);
+  EXPECT_EQ(*holding.TakeChanged(table, 6), Keys{8});
+  EXPECT_EQ(*holding.TakeChanged(table, 7), Keys{});
+  EXPECT_EQ(holding.TakeChanged(table, 9), nullptr) << "version 8 was never asked for";
+}
+
+TEST(HoldingTest, VisitedKeysAreThoseWithRows) {
+  Holding holding;
+  const uint32_t table = *holding.Open(SpecOf("ads", 2));
+  const uint64_t keys[] = {3, 4};
+  EXPECT_EQ(holding.Init(table, std::span(keys, 1), std::vector<float>{1, 2}), 1u);
+  std::vector<std::pair<uint64_t, std::vector<float>>> visited;
+  holding.VisitKeys(table, keys, [&](uint64_t key, std::span<const float> values) {
+    visited.push_back({key, {values.begin(), values.end()}});
+  });
+  ASSERT_EQ(visited.size(), 1u);
+  EXPECT_EQ(visited[0].first, 3u);
+  EXPECT_EQ(visited[0].second, (std::vector<float>{1, 2}));
+}
+
 TEST(HoldingTest, ABatchCountsOnce) {
   Holding holding;
   const uint32_t table = *holding.Open(SpecOf("ads", 1));

@@ -166,6 +166,14 @@ void Table::Visit(uint32_t partition, const RowVisitor& visit) const {
   });
 }
 
+void Table::VisitKeys(std::span<const uint64_t> keys, const RowVisitor& visit) const {
+  for (const uint64_t key : keys) {
+    const uint64_t hash = RowHash(key_, key);
+    const uint32_t row = partitions_[hash >> kPartitionShift].Find(PlaceOf(hash), key);
+    if (row != RowIndex::kNone) visit(key, std::span(store_.At(row), spec_.dim));
+  }
+}
+
 void Table::Drop(uint32_t partition) {
   RowIndex& index = partitions_[partition];
   if (index.size() == 0) return;

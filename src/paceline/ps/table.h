@@ -48,6 +48,9 @@ class Table {
   using RowVisitor = std::function<void(uint64_t key, std::span<const float> row)>;
   void Visit(uint32_t partition, const RowVisitor& visit) const;
 
+  // Each of these keys that has a row: its values, without the optimizer's state.
+  void VisitKeys(std::span<const uint64_t> keys, const RowVisitor& visit) const;
+
   uint32_t RowsOf(uint32_t partition) const { return partitions_[partition].size(); }
   // Removes all rows of a partition.
   void Drop(uint32_t partition);

@@ -1,6 +1,7 @@
 #include "paceline/server/table_desk.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -44,6 +45,7 @@ TableDesk::Reply TableDesk::Handle(const TableHead& head, std::span<const std::b
     case TableOp::kPush: return Push(head, body);
     case TableOp::kCounts: return Answer(head, {.op = TableOp::kCounted}, CountsText());
     case TableOp::kExport: return Export(head);
+    case TableOp::kChanged: return Changed(head, body);
     default: return Refuse(head, TableRefusal::kMalformed, "a worker does not send such a frame");
   }
 }
@@ -166,6 +168,38 @@ TableDesk::Reply TableDesk::Export(const TableHead& head) {
       head,
       {.op = TableOp::kExported, .table = head.table, .count = static_cast<uint32_t>(keys.size())},
       body);
+}
+
+TableDesk::Reply TableDesk::Changed(const TableHead& head, std::span<const std::byte> body) {
+  uint64_t number = 0;
+  if (body.size() != sizeof(number)) {
+    return Refuse(head, TableRefusal::kMalformed, "a request for changes is malformed");
+  }
+  std::memcpy(&number, body.data(), sizeof(number));
+  if (head.table >= holding_.tables()) {
+    return Refuse(head, TableRefusal::kUnknownTable, Concat("table ", head.table, " is not open"));
+  }
+  const std::vector<uint64_t>* const all = head.count == 0
+                                               ? holding_.TakeChanged(head.table, number)
+                                               : holding_.Taken(head.table, number);
+  TableHead answer{.op = TableOp::kChanges, .table = head.table};
+  if (all == nullptr) {
+    answer.flags = TableHead::kAll;
+    return Answer(head, answer, "");
+  }
+  const size_t at_once = ps::ChangesAtOnce(holding_.Spec(head.table).dim);
+  const size_t begin = std::min(head.count * at_once, all->size());
+  const size_t end = std::min(begin + at_once, all->size());
+  std::vector<uint64_t> keys;
+  std::vector<float> values;
+  const auto some = std::span(*all).subspan(begin, end - begin);
+  holding_.VisitKeys(head.table, some, [&](uint64_t key, std::span<const float> row) {
+    keys.push_back(key);
+    values.insert(values.end(), row.begin(), row.end());
+  });
+  answer.count = static_cast<uint32_t>(keys.size());
+  if (end < all->size()) answer.flags = TableHead::kMore;
+  return Answer(head, answer, ps::EncodeRows(keys, values));
 }
 
 std::string TableDesk::CountsText() const {

@@ -58,6 +58,7 @@ class TableDesk {
   Reply Init(const ps::TableHead& head, std::span<const std::byte> body);
   Reply Push(const ps::TableHead& head, std::span<const std::byte> body);
   Reply Export(const ps::TableHead& head);
+  Reply Changed(const ps::TableHead& head, std::span<const std::byte> body);
   Reply Answer(const ps::TableHead& to, ps::TableHead answer, std::string_view body) const;
   Reply Refuse(const ps::TableHead& to, ps::TableRefusal refusal, std::string_view why) const;
 

@@ -131,6 +131,24 @@ TEST_F(DeskTest, ExportVisitsEachRowInItsPartition) {
   }
 }
 
+TEST_F(DeskTest, ChangesComeInPages) {
+  Greet();
+  const uint32_t table = Open();
+  const auto ask = [&](uint64_t version, uint32_t page) {
+    return Say({.op = TableOp::kChanged, .table = table, .count = page},
+               {reinterpret_cast<const char*>(&version), sizeof(version)});
+  };
+  EXPECT_EQ(ask(1, 0).head.flags, TableHead::kAll);
+  Push(table, 9, {-1, -2}, {0, 4});
+  const Told told = ask(2, 0);
+  EXPECT_EQ(told.head.op, TableOp::kChanges);
+  EXPECT_EQ(told.head.flags, 0);
+  EXPECT_EQ(told.head.count, 1u);
+  EXPECT_EQ(ask(2, 1).head.count, 0u) << "there is no second page";
+  EXPECT_EQ(Say({.op = TableOp::kChanged, .table = table}, "12345678").head.flags, TableHead::kAll);
+  EXPECT_EQ(Say({.op = TableOp::kChanged, .table = 9}, "12345678").head.op, TableOp::kRefused);
+}
+
 TEST_F(DeskTest, CountsTellRowsAndPushes) {
   Greet();
   const uint32_t table = Open();

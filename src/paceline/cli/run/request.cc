@@ -1,4 +1,5 @@
 #include "paceline/cli/run/request.h"
+#include "paceline/cli/run/policies.h"
 
 #include <algorithm>
 #include <utility>
@@ -119,14 +120,8 @@ class RequestMaker {
     if (settings_.IsSet("job.max_restarts")) {
       spec.max_restarts = static_cast<uint32_t>(settings_.Integer("job.max_restarts"));
     }
-    const std::string& grow = settings_.Text("job.grow");
-    spec.grow = grow == "now"     ? GrowPolicy::kNow
-                : grow == "never" ? GrowPolicy::kNever
-                                  : GrowPolicy::kCheckpoint;
-    const std::string& scale = settings_.Text("scale.mode");
-    spec.scale = scale == "auto"  ? ScaleMode::kAuto
-                 : scale == "off" ? ScaleMode::kOff
-                                  : ScaleMode::kAdvise;
+    spec.grow = GrowPolicyOf(settings_.Text("job.grow"));
+    spec.scale = ScaleModeOf(settings_.Text("scale.mode"));
     if (spec.scale == ScaleMode::kAuto && spec.grow == GrowPolicy::kNever) {
       return Bad("scale.mode", "not auto with --grow never, by which the job takes in no node");
     }

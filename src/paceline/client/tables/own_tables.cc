@@ -54,6 +54,19 @@ class OwnTables final : public Tables {
     return {};
   }
 
+  Result<bool> Changed(uint32_t table, uint64_t number, const Visitor& visit) override {
+    const std::vector<uint64_t>* const changed = holding_.TakeChanged(table, number);
+    if (changed == nullptr) return false;
+    std::vector<uint64_t> keys;
+    std::vector<float> rows;
+    holding_.VisitKeys(table, *changed, [&](uint64_t key, std::span<const float> values) {
+      keys.push_back(key);
+      rows.insert(rows.end(), values.begin(), values.end());
+    });
+    if (!keys.empty()) visit(keys, rows);
+    return true;
+  }
+
  private:
   static constexpr size_t kBlockRows = 4'096;  // of a visited block, about
 

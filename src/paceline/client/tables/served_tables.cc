@@ -1,7 +1,6 @@
 #include "paceline/client/tables/served_tables.h"
 
 #include <poll.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -16,37 +15,19 @@
 #include "paceline/base/fnv.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
+#include "paceline/client/tables/key_shares.h"
 #include "paceline/client/tables/server_link.h"
+#include "paceline/client/tables/server_waits.h"
 #include "paceline/ps/partition_image.h"
 
 namespace paceline::client {
 namespace {
-
-constexpr int64_t kTellAfterNs = 2'000'000'000;
 
 int64_t NowNs() {
   timespec now{};
   ::clock_gettime(CLOCK_MONOTONIC, &now);
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
-
-void Say(const std::string& text) {
-  const std::string line = Concat("paceline: ", text, "\n");
-  if (::write(STDERR_FILENO, line.data(), line.size()) < 0) return;  // nobody hears it
-}
-
-// Keys of one table that one server has, and where they stand in the caller's order.
-struct Share {
-  std::vector<uint64_t> keys;
-  std::vector<uint32_t> places;
-  std::vector<float> values;
-  // Keeps the memory: a call needs about as much as the one before.
-  void Clear() {
-    keys.clear();
-    places.clear();
-    values.clear();
-  }
-};
 
 struct Request {
   ps::TableHead head;
@@ -56,12 +37,11 @@ struct Request {
 class ServedTables final : public Tables {
  public:
   ServedTables(const TableServers& servers, std::vector<std::string_view> sockets)
-      : patience_ns_(servers.patience.nanoseconds()), job_(Fnv1a(servers.job_id)) {
+      : job_(Fnv1a(servers.job_id)), waits_(sockets.size(), servers.patience.nanoseconds()) {
     const auto count = static_cast<uint32_t>(sockets.size());
     for (uint32_t i = 0; i < count; ++i) {
       links_.emplace_back(ServerLink::Place{std::string(sockets[i]), i, count, job_});
     }
-    waits_.resize(links_.size());
     shares_.resize(links_.size());
   }
 
@@ -73,6 +53,7 @@ class ServedTables final : public Tables {
                            std::span<const ps::TableGradient> gradients) override;
   Result<std::vector<TableView>> Counts() override;
   Result<void> Export(uint32_t table, const Visitor& visit) override;
+  Result<bool> Changed(uint32_t table, uint64_t number, const Visitor& visit) override;
 
  private:
   using Make = std::function<Result<Request>(size_t server)>;
@@ -81,6 +62,11 @@ class ServedTables final : public Tables {
   // Begins a call, or goes on with one that was interrupted. `name` tells calls apart. True: it is
   // a new one.
   bool Begin(std::string name);
+  // An answer with keys and rows.
+  Result<void> VisitRows(size_t server, const ServerLink::Answer& answer, ps::TableOp op,
+                         uint32_t table, const Visitor& visit) const;
+  // Asks one server alone. Only a signal interrupts it.
+  Result<void> RunAt(size_t server, std::string name, const Make& make, const Take& take);
   // Sends a request to each server of the call that has not answered yet, and waits for all.
   Result<void> Run(const Make& make, const Take& take);
   Result<void> Wait(int64_t deadline_ns);
@@ -90,9 +76,8 @@ class ServedTables final : public Tables {
   void Divide(size_t index, uint32_t table, std::span<const uint64_t> keys,
               std::span<const float> values);
   Result<Request> Checked(Request request) const;
-  std::string NameOf(size_t server) const { return Concat("table server ps-", server); }
+  static std::string NameOf(size_t server) { return ServerWaits::NameOf(server); }
 
-  const int64_t patience_ns_;
   const uint64_t job_;
   std::vector<ServerLink> links_;
   std::vector<ps::TableSpec> specs_;
@@ -105,12 +90,7 @@ class ServedTables final : public Tables {
   bool has_outcome_ = false;
   std::map<std::string, ps::TableCounts> counts_;
   bool is_interrupted_ = false;  // by a signal, in the last wait
-  // By server.
-  struct Waiting {
-    int64_t since_ns = 0;  // 0: no answer is outstanding
-    bool is_told = false;
-  };
-  std::vector<Waiting> waits_;
+  ServerWaits waits_;
 };
 
 // Tells the keys of two calls apart.
@@ -139,21 +119,7 @@ bool ServedTables::Begin(std::string name) {
 
 void ServedTables::Divide(size_t index, uint32_t table, std::span<const uint64_t> keys,
                           std::span<const float> values) {
-  const ps::TableKey key_of_table = ps::TableKeyOf(specs_[table].name);
-  const size_t dim = specs_[table].dim;
-  for (std::vector<Share>& shares : shares_) {
-    if (shares.size() <= index) shares.resize(index + 1);
-  }
-  for (size_t i = 0; i < keys.size(); ++i) {
-    const size_t server =
-        links_.size() == 1 ? 0 : ps::PartitionOf(key_of_table, keys[i]) % links_.size();
-    Share& share = shares_[server][index];
-    share.keys.push_back(keys[i]);
-    share.places.push_back(static_cast<uint32_t>(i));
-    if (values.empty()) continue;
-    const auto row = values.subspan(i * dim, dim);
-    share.values.insert(share.values.end(), row.begin(), row.end());
-  }
+  DivideKeys(specs_[table], keys, values, index, &shares_);
 }
 
 Result<Request> ServedTables::Checked(Request request) const {
@@ -242,28 +208,12 @@ Result<void> ServedTables::Wait(int64_t deadline_ns) {
 
 Result<void> ServedTables::NoteWaits(int64_t now_ns) {
   for (size_t i = 0; i < links_.size(); ++i) {
-    Waiting& wait = waits_[i];
     if (is_done_[i]) {
-      if (wait.is_told) {
-        Say(Concat(NameOf(i), " answers again after ",
-                   ToString(Duration::Nanoseconds(now_ns - wait.since_ns))));
-      }
-      wait = {};
-      continue;
+      waits_.Answered(i, now_ns);
+    } else {
+      const std::string why = links_[i].fd() >= 0 ? "it does not answer" : links_[i].why();
+      RETURN_IF_ERROR(waits_.Owes(i, why, now_ns));
     }
-    if (wait.since_ns == 0) wait.since_ns = now_ns;
-    const int64_t waited = now_ns - wait.since_ns;
-    const std::string why = links_[i].fd() >= 0 ? "it does not answer" : links_[i].why();
-    if (waited > patience_ns_) {
-      return Failure{FailureKind::kSystem,
-                     Concat(NameOf(i), " was away for ",
-                            ToString(Duration::Nanoseconds(patience_ns_)), ": ", why),
-                     ETIMEDOUT};
-    }
-    if (wait.is_told || waited < kTellAfterNs) continue;
-    wait.is_told = true;
-    Say(Concat("this worker waits for ", NameOf(i), " (", why, "), at most ",
-               ToString(Duration::Nanoseconds(patience_ns_))));
   }
   return {};
 }
@@ -453,36 +403,70 @@ Result<std::vector<TableView>> ServedTables::Counts() {
   return views;
 }
 
-// One partition after the other. Only a signal interrupts it, because a repeated call visits
-// all rows again.
+Result<void> ServedTables::RunAt(size_t server, std::string name, const Make& make,
+                                 const Take& take) {
+  Begin(std::move(name));
+  for (size_t i = 0; i < links_.size(); ++i) is_done_[i] = i != server;
+  for (;;) {
+    is_interrupted_ = false;
+    const Result<void> done = Run(make, take);
+    if (done.ok()) return done;
+    const bool goes_on = done.failure().kind == FailureKind::kBusy && !is_interrupted_;
+    if (!goes_on) return done;
+  }
+}
+
+Result<void> ServedTables::VisitRows(size_t server, const ServerLink::Answer& answer,
+                                     ps::TableOp op, uint32_t table, const Visitor& visit) const {
+  const auto rows = ps::DecodeRows(answer.head.count, specs_[table].dim, answer.body);
+  if (answer.head.op != op || !rows) {
+    return Failure{FailureKind::kDamaged, Concat(NameOf(server), " sent other rows")};
+  }
+  if (!rows->keys.empty()) visit(rows->keys, rows->values);
+  return {};
+}
+
+// One partition after the other, because a repeated call visits all rows again.
 Result<void> ServedTables::Export(uint32_t table, const Visitor& visit) {
   for (uint32_t partition = 0; partition < ps::kPartitions; ++partition) {
-    const size_t from = partition % links_.size();
-    Begin(CallName("export", table, " ", partition));
-    for (size_t server = 0; server < links_.size(); ++server) is_done_[server] = server != from;
     const auto make = [&](size_t server) -> Result<Request> {
       return Request{.head = {.op = ps::TableOp::kExport,
                               .table = links_[server].NumberOf(table),
                               .count = partition},
                      .body = {}};
     };
-    const auto take = [&](size_t server, const ServerLink::Answer& answer) -> Result<void> {
-      const auto rows = ps::DecodeRows(answer.head.count, specs_[table].dim, answer.body);
-      if (answer.head.op != ps::TableOp::kExported || !rows) {
-        return Failure{FailureKind::kDamaged, Concat(NameOf(server), " sent other rows")};
-      }
-      if (!rows->keys.empty()) visit(rows->keys, rows->values);
-      return {};
+    const auto take = [&](size_t server, const ServerLink::Answer& answer) {
+      return VisitRows(server, answer, ps::TableOp::kExported, table, visit);
     };
-    for (;;) {
-      is_interrupted_ = false;
-      const Result<void> done = Run(make, take);
-      if (done.ok()) break;
-      const bool goes_on = done.failure().kind == FailureKind::kBusy && !is_interrupted_;
-      if (!goes_on) return done.failure();
-    }
+    RETURN_IF_ERROR(
+        RunAt(partition % links_.size(), CallName("export", table, " ", partition), make, take));
   }
   return {};
+}
+
+Result<bool> ServedTables::Changed(uint32_t table, uint64_t number, const Visitor& visit) {
+  std::string body(sizeof(number), '\0');
+  std::memcpy(body.data(), &number, sizeof(number));
+  bool is_known = true;
+  for (size_t from = 0; from < links_.size(); ++from) {
+    bool has_more = true;
+    for (uint32_t page = 0; has_more; ++page) {
+      const auto make = [&](size_t server) -> Result<Request> {
+        return Request{.head = {.op = ps::TableOp::kChanged,
+                                .table = links_[server].NumberOf(table),
+                                .count = page},
+                       .body = body};
+      };
+      const auto take = [&](size_t server, const ServerLink::Answer& answer) {
+        has_more = (answer.head.flags & ps::TableHead::kMore) != 0;
+        is_known = is_known && (answer.head.flags & ps::TableHead::kAll) == 0;
+        return VisitRows(server, answer, ps::TableOp::kChanges, table, visit);
+      };
+      RETURN_IF_ERROR(
+          RunAt(from, CallName("changed", table, " ", number, " ", page, " ", from), make, take));
+    }
+  }
+  return is_known;
 }
 
 }  // namespace

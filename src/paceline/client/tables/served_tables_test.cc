@@ -16,9 +16,8 @@ ps::TableSpec Ads() { return {.name = "ads", .dim = 2, .optimizer = {.name = "sg
 
 TEST(ServedTablesTest, AServerThatStaysAwayEndsTheCallWithItsName) {
   const TestDir dir;
-  auto tables = OpenServedTables({.sockets = dir.path() + "/none",
-                                  .job_id = "job",
-                                  .patience = Duration::Milliseconds(50)});
+  auto tables = OpenServedTables(
+      {.sockets = dir.path() + "/none", .job_id = "job", .patience = Duration::Milliseconds(50)});
   ASSERT_TRUE(tables.ok());
   Result<uint32_t> opened = (*tables)->Open(Ads());
   while (!opened.ok() && opened.failure().kind == FailureKind::kBusy) {

@@ -75,6 +75,12 @@ class Tables {
   // Visits all rows of a table in blocks, in no order: keys, and dim values for each.
   using Visitor = std::function<void(std::span<const uint64_t>, std::span<const float>)>;
   virtual Result<void> Export(uint32_t table, const Visitor& visit) = 0;
+
+  // Visits the rows that changed since version `number - 1`, as they are now. The same number again
+  // visits the same rows and those that changed since. False: a server does not know which they
+  // are, because it is new or nobody has asked for version `number - 1`. Then the visited rows may
+  // lack some, and Export after this call has all of this version.
+  virtual Result<bool> Changed(uint32_t table, uint64_t number, const Visitor& visit) = 0;
 };
 
 }  // namespace paceline::client

@@ -70,9 +70,9 @@ void LeaseBook::Turn::Rewind(const Place& at, const LeaseFrame& frame) {
           .end = wanted.number,
           .text = position});
   }
-  Promise(at.from, {.op = LeaseOp::kRewound,
-                    .number = frame.number,
-                    .end = at.set.stream.partitions().size()});
+  Promise(
+      at.from,
+      {.op = LeaseOp::kRewound, .number = frame.number, .end = at.set.stream.partitions().size()});
   Settle(&at.set);
 }
 

@@ -79,11 +79,13 @@ std::optional<uint64_t> BodyMax(TableOp op) {
     case TableOp::kExport:
     case TableOp::kOpened:
     case TableOp::kInited: return 0;
+    case TableOp::kChanged: return sizeof(uint64_t);
     case TableOp::kCounted: return uint64_t{16} << 20;
     case TableOp::kPull:
     case TableOp::kInit:
     case TableOp::kPush:
     case TableOp::kRows:
+    case TableOp::kChanges:
     case TableOp::kExported: return kTableBodyMax;
   }
   return std::nullopt;
@@ -95,6 +97,7 @@ bool IsCountPossible(const TableHead& head) {
     case TableOp::kPull:
     case TableOp::kPush: return head.count <= kReadsMax;
     case TableOp::kInit:
+    case TableOp::kChanges:
     case TableOp::kExported: return head.count <= head.bytes / sizeof(uint64_t);
     default: return true;
   }

@@ -28,6 +28,8 @@ enum class TableOp : uint16_t {
   kPush = 5,    // count: of gradients; body: an EncodePush
   kCounts = 6,  // no body
   kExport = 7,  // table, count: of a partition; no body
+  // table, count: of a page of changed keys, from 0; body: the number of a version
+  kChanged = 8,
   // Sent by a server. `number` is that of the request.
   kWelcome = 65,   // body: a TableHello, of the server
   kOpened = 66,    // table
@@ -37,6 +39,8 @@ enum class TableOp : uint16_t {
   kCounted = 70,   // body: JSON
   kExported = 71,  // count: of keys; body: keys, then their values
   kRefused = 72,   // count: a TableRefusal; body: why
+  // count: of keys; body: keys, then their values. Flags: kMore, kAll
+  kChanges = 73,
 };
 
 enum class TableRefusal : uint32_t {
@@ -49,6 +53,8 @@ enum class TableRefusal : uint32_t {
 
 struct TableHead {
   static constexpr uint16_t kTraining = 1;
+  static constexpr uint16_t kMore = 2;  // other changed keys follow; ask again
+  static constexpr uint16_t kAll = 4;   // which keys have changed is not known
 
   TableOp op = TableOp::kHello;
   uint16_t flags = 0;
@@ -62,6 +68,8 @@ struct TableHead {
 
 inline constexpr size_t kTableHeadBytes = 48;
 inline constexpr uint64_t kTableBodyMax = uint64_t{256} << 20;
+// Changed keys of a page, for a table of that dim: about 16 MiB of rows.
+constexpr size_t ChangesAtOnce(uint32_t dim) { return (size_t{4} << 20) / dim + 1; }
 inline constexpr uint32_t kReadsMax = 4'096;  // tables of one pull or push
 inline constexpr uint32_t kTableFramesVersion = 1;
 

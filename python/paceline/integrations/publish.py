@@ -1,0 +1,188 @@
+"""Publishes versions of tables and dense parameters for serving, while the training goes on."""
+
+import logging
+import os
+import shutil
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from paceline._base import arguments, launch
+from paceline._data import in_hand
+from paceline.embedding import port
+from paceline.errors import DataError
+from paceline.integrations.table_optimizer import Optimizer
+from paceline.serving import versions
+from paceline.serving.versions import Current
+
+WHOLE_EVERY = 100  # versions
+_TELL_SECONDS = 60.0
+
+
+@dataclass(slots=True)
+class _Rows:
+    """Of one table."""
+
+    name: str
+    dim: int
+    is_whole: bool
+    keys: bytes
+    values: bytes
+
+
+class Publish:
+    """Write a version for serving every `every` seconds, at the end of a step.
+
+    opt = pe.Optimizer(model)
+    pe.Publish("runs/ctr/serve", opt, every=1.0)
+
+    A version has the rows that changed since the one before. Every hundredth, the first one, and
+    one after a lost table server have all rows. The rows are read in `step`; a thread writes them.
+    In a job with several workers the first one publishes. If a version cannot be written, the
+    training goes on, and the next one has its rows, too.
+
+    Args:
+        directory: where versions go; `paceline.serving.Reader` and `paceline serve` read there.
+        optimizer: its tables and parameters are published.
+        every: seconds between two versions.
+
+    Raises:
+        ArgumentError: an argument has a wrong type or value.
+    """
+
+    @arguments.known("Publish")
+    def __init__(
+        self, directory: str | os.PathLike[str], optimizer: Optimizer, *, every: float = 1.0
+    ) -> None:
+        if not isinstance(optimizer, Optimizer):
+            raise arguments.refuse("Publish", "optimizer", optimizer,
+                                   "a paceline.embedding.Optimizer", "Publish(DIR, opt)")
+        path = arguments.text("Publish", "directory", os.fspath(directory), bytes_max=4_000)
+        self.directory = Path(path).absolute()
+        self._optimizer = optimizer
+        self._every = arguments.number("Publish", "every", every, least=0.01, most=86_400,
+                                       wanted="seconds, 0.01 to 86,400", fix="every=1.0")
+        self._next = time.monotonic()
+        self._thread: threading.Thread | None = None
+        self._told = 0.0
+        if launch.table_worker() in (None, 0):
+            _remove_torn(self.directory)
+            optimizer.after_step(self._tick)
+
+    def now(self) -> None:
+        """Publish a version now, and wait until it is written. Raises OSError if it cannot be."""
+        self._join()
+        self._write(*self._read())
+
+    def _join(self) -> None:
+        if self._thread is not None:
+            self._thread.join()
+
+    def _tick(self) -> None:
+        is_busy = self._thread is not None and self._thread.is_alive()
+        if time.monotonic() < self._next or is_busy:
+            return
+        self._next = time.monotonic() + self._every
+        try:
+            version = self._read()
+        except OSError as error:
+            self._tell(error)
+            return
+        self._thread = threading.Thread(target=self._try_to_write, args=version, daemon=False)
+        self._thread.start()
+
+    # ---- rows ----
+
+    def _read(self) -> tuple[int, dict[str, Any], list[_Rows]]:
+        known = versions.versions_in(self.directory)
+        version = known[-1] + 1 if known else 1
+        batch = in_hand.current()
+        manifest: dict[str, Any] = {
+            "schema": versions.SCHEMA,
+            "version": version,
+            "made": time.time(),
+            "batch": None if batch is None or not batch.is_pushed else {
+                "data_set": batch.data_set, "ordinals": batch.ordinals},
+            "dense": self._optimizer.dense_shapes(),
+        }
+        wants_all = version % WHOLE_EVERY == 0 or not known
+        rows = [self._rows_of(name, number, dim, version, wants_all=wants_all)
+                for name, number, dim in self._optimizer.every_table()]
+        is_whole = all(one.is_whole for one in rows)
+        manifest["parent"] = None if is_whole else known[-1]
+        return version, manifest, rows
+
+    def _rows_of(
+        self, name: str, number: int, dim: int, version: int, *, wants_all: bool
+    ) -> _Rows:
+        # Also if all rows are wanted: it begins the changes of the next version.
+        is_known, keys, values = port.wait(lambda: port.tables().changed(number, version))
+        is_whole = wants_all or not is_known
+        if is_whole:
+            keys, values = port.wait(lambda: port.tables().export(number))
+        return _Rows(name, dim, is_whole, keys, values)
+
+    # ---- files ----
+
+    def _try_to_write(self, version: int, manifest: dict[str, Any], rows: list[_Rows]) -> None:
+        try:
+            self._write(version, manifest, rows)
+        except (OSError, DataError) as error:
+            self._tell(error)
+
+    def _write(self, version: int, manifest: dict[str, Any], rows: list[_Rows]) -> None:
+        place = versions.place_of(self.directory, version)
+        part = place.with_name(f".{place.name}.{os.getpid()}")
+        part.mkdir(parents=True)
+        try:
+            manifest["tables"] = [_write_rows(part, number, one) for number, one in enumerate(rows)]
+            versions.write_manifest(part, manifest)
+            part.rename(place)
+        except BaseException:
+            shutil.rmtree(part, ignore_errors=True)
+            raise
+        current = versions.read_current(self.directory)
+        if current is None or not current.is_pinned:
+            versions.write_current(self.directory, Current(version))
+        self._prune()
+
+    def _prune(self) -> None:
+        served = versions.read_current(self.directory)
+        whole = [(number, versions.is_whole(versions.read_manifest(self.directory, number)))
+                 for number in versions.versions_in(self.directory)]
+        for number in versions.without_old(whole):
+            if served is None or not served.is_pinned or number > served.version:
+                shutil.rmtree(versions.place_of(self.directory, number), ignore_errors=True)
+
+    def _tell(self, error: Exception) -> None:
+        """At most once a minute."""
+        now = time.monotonic()
+        if now - self._told >= _TELL_SECONDS or not self._told:
+            self._told = now
+            logging.getLogger("paceline").warning(
+                "no version for serving was written into %s: %s; the training goes on",
+                self.directory, error)
+
+
+def _remove_torn(directory: Path) -> None:
+    """Of a process that was killed while it wrote."""
+    for torn in (directory / "versions").glob(".*"):
+        shutil.rmtree(torn, ignore_errors=True)
+
+
+def _write_rows(folder: Path, number: int, rows: _Rows) -> dict[str, Any]:
+    keys = np.frombuffer(rows.keys, "<u8")
+    values = np.frombuffer(rows.values, "<f4").reshape(-1, rows.dim)
+    order = np.argsort(keys)
+    return {
+        "name": rows.name,
+        "dim": rows.dim,
+        "rows": len(keys),
+        "is_whole": rows.is_whole,
+        "keys": versions.write_part(folder / f"{number}.keys", keys[order].tobytes()),
+        "values": versions.write_part(folder / f"{number}.values", values[order].tobytes()),
+    }
