@@ -18,6 +18,7 @@ from paceline.errors import DataError
 from paceline.sources.live import Part, Record, Start
 
 ROWS = 4096  # of a file that are decoded at once
+TELL_SECONDS = 5.0  # until a stream without files says so
 LOOK_SHARE = 0.05  # of the time, at most, is spent on looking for new files
 
 
@@ -34,7 +35,16 @@ class Growing:
         import pyarrow.parquet
 
         self._parquet: Any = pyarrow.parquet
-        self._pattern = unquote(urlsplit(url).path)
+        parts = urlsplit(url)
+        self._pattern = unquote(parts.path)
+        if parts.netloc or not self._pattern.strip("/"):
+            raise DataError(
+                what="the stream's URL names no files",
+                where=url,
+                why="it needs an absolute path after files://, with a pattern",
+                fix="files:///data/clicks/*.parquet",
+            )
+        self._began: float | None = time.monotonic()  # None: a file was found, or its lack was told
         self._where = f"the files {self._pattern}"
         if start not in ("earliest", "latest") or settings:
             raise DataError(
@@ -73,6 +83,14 @@ class Growing:
                 continue
             if rows > 0:
                 self._known[path] = Part(path, rows if self._leaves_out else 0, rows)
+        if self._known:
+            self._began = None
+        elif self._began is not None and time.monotonic() - self._began > TELL_SECONDS:
+            self._began = None
+            folder = os.path.dirname(self._pattern)
+            logging.getLogger("paceline").warning(
+                "%s: none is there yet%s; waiting for the first one", self._where,
+                "" if glob.glob(folder) else f", and there is no folder {folder}")
         if self._leaves_out:
             # The ledger learns by it that the stream has begun, if there is no file yet.
             self._known[self._pattern] = Part(self._pattern, 1, 1)

@@ -417,3 +417,17 @@ def test_a_file_of_sparks_log_that_vanishes_ends_nothing(
     monkeypatch.setattr(glob, "glob", lambda of: found if "_spark_metadata" in of else listed(of))
     with LeasedLoader(files(tmp_path), batch=10, wait=0.1) as loader:
         assert sorted(read(loader, 10)) == list(range(10))
+
+
+def test_a_stream_without_files_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("paceline.sources.growing.TELL_SECONDS", 0.0)
+    source = files(tmp_path / "clikcs").open()
+    with caplog.at_level(logging.WARNING):
+        assert source.partitions() == []
+        source._look_after = 0.0  # type: ignore[attr-defined]
+        assert source.partitions() == []
+    assert caplog.text.count("none is there yet, and there is no folder") == 1
+    with pytest.raises(DataError, match="the stream's URL names no files"):
+        Stream("files://clicks/*.parquet").open()

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "paceline/base/text.h"
+#include "paceline/cli/console/rank_flag.h"
 #include "paceline/model/ids.h"
 
 namespace paceline::cli {
@@ -31,7 +32,7 @@ std::string Headline(const std::vector<RankLine>& lines) {
 
 RankLine InOneLine(const std::vector<RankLine>& lines) {
   RankLine line = lines.front();
-  line.text = Concat(Headline(lines), "  (its trace: paceline logs --rank ", line.rank,
+  line.text = Concat(Headline(lines), "  (its trace: paceline logs ", RankFlag(Rank(line.rank)),
                      " --generation ", WorldNumber(line.generation), ")");
   return line;
 }

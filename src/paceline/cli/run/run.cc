@@ -39,6 +39,7 @@
 #include "paceline/cli/run/status_line.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/core/checkpoint/storage_wait.h"
+#include "paceline/model/task.h"
 #include "paceline/model/version.h"
 #include "paceline/plan/json.h"
 
@@ -145,7 +146,7 @@ Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_
                   .fix = Concat("paceline why --job ", ShellWord(job_id))};
   if (story.root.has_value()) {
     problem.where = Concat(
-        "rank ", story.root->rank, " on ", story.root->node,
+        RankTitle(Rank(story.root->rank)), " on ", story.root->node,
         story.root->step.value_or(-1) >= 0 ? Concat(", step ", *story.root->step) : std::string());
     const bool is_said =
         !story.root->headline.empty() && end.reason.find(story.root->headline) != std::string::npos;

@@ -6,6 +6,7 @@
 #include "paceline/base/instant.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/console/text.h"
+#include "paceline/model/task.h"
 
 namespace paceline::cli {
 namespace {
@@ -44,7 +45,7 @@ std::string NodeNote(const wire::NodeStatus& node, const wire::JobStatus& status
   const bool has_master = status.master_pid > 0;
   for (const wire::RankStatus& rank : node.ranks) {
     if (rank.exit.empty()) continue;
-    return "rank " + std::to_string(rank.rank) + ": " + Visible(rank.exit);
+    return RankTitle(Rank(rank.rank)) + ": " + Visible(rank.exit);
   }
   if (const std::string hung = HungText(node, status.hang); !hung.empty()) return hung;
   if (has_master && node.connected && node.silent_for > kNotableSilence) {

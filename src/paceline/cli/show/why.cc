@@ -10,6 +10,7 @@
 #include "paceline/cli/console/error_codes.h"
 #include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
+#include "paceline/cli/console/rank_flag.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/host_trouble.h"
 #include "paceline/cli/job/master_end.h"
@@ -132,7 +133,7 @@ void PrintNext(Output& out, const JobPlace& place, const Explanation& why) {
   out.Say("next: " + why.next);
   if (why.first_fault.has_value() && why.first_fault->rank.has_value()) {
     std::string command =
-        Concat("paceline logs ", NamedByFlag(place), " --rank ", *why.first_fault->rank);
+        Concat("paceline logs ", NamedByFlag(place), " ", RankFlag(Rank(*why.first_fault->rank)));
     // A pod's log does not tell the worlds apart.
     if (place.on.empty()) {
       Append(&command, " --generation ", WorldNumber(why.first_fault->generation));
