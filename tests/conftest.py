@@ -114,6 +114,7 @@ LONG_TESTS = {
     "test_shares_by_speed_leave_every_count_exact_over_kills",
     "test_table",
     "test_tar",
+    "test_the_served_counts_are_exact_although_a_task_is_killed",
     "test_the_last_save_of_a_script_that_ends_is_whole",
     "test_they_come_back_from_memory",
     "test_two_on_one_host_are_refused_and_one_after_the_other_is_not[False-False]",
