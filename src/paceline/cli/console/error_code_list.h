@@ -332,7 +332,7 @@ inline constexpr ErrorCode kErrorCodes[] = {
     {"PL-E235", "a check cannot be started", kExitUsage,
      "`--check FILE` names an executable that each host must pass before it is seated. It has to "
      "be there on each host, at the same path, and to be executable; a name that ends in .py or "
-     ".sh is enough, too. docs/guides/checks.md"},
+     ".sh is enough, too. docs/guides/checks.md explains checks."},
     {"PL-E236", "two checks have the same name", kExitUsage,
      "The log of a check, its reason and its numbers are named after its file, without the "
      "folder."},
