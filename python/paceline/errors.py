@@ -64,6 +64,6 @@ class DataError(PacelineError):
 class TableError(PacelineError):
     """Tables that cannot be used as asked, in four parts. `paceline why` explains `code`."""
 
-    def __init__(self, *, code: str, what: str, where: str, why: str, fix: str) -> None:
+    def __init__(self, *, what: str, where: str, why: str, fix: str, code: str = "") -> None:
         self.code = code
-        super().__init__(what=f"{what} [{code}]", where=where, why=why, fix=fix)
+        super().__init__(what=f"{what} [{code}]" if code else what, where=where, why=why, fix=fix)
