@@ -25,6 +25,7 @@ def state(value: float = 0.0) -> dict[str, object]:
 
 def in_child(work: Callable[[], object]) -> str:
     """What `work` raised in a forked process, as text; "" for nothing."""
+    gc.collect()  # or the child collects what earlier tests have left: clients with threads, …
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
