@@ -15,7 +15,7 @@ _numbers = count(1)
 
 @dataclass(kw_only=True)
 class Batch:
-    """Samples that the loop works on: `Batch(data_set="clicks", ordinals=[(0, 64)], …)`."""
+    """The batch that a loop trains on: `Batch(data_set="clicks", ordinals=[(0, 64)], …)`."""
 
     data_set: str
     ordinals: list[tuple[int, int]]  # half open

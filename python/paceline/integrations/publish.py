@@ -35,7 +35,7 @@ class _Rows:
 
 
 class Publish:
-    """Write a version for serving every `every` seconds, at the end of a step.
+    """Writes a version of the model for serving when a step ends, every `every` seconds.
 
     opt = pe.Optimizer(model)
     pe.Publish("runs/ctr/serve", opt, every=1.0)
@@ -148,7 +148,8 @@ class Publish:
         current = versions.read_current(self.directory)
         if current is None or not current.is_pinned:
             versions.write_current(self.directory, Current(version))
-        self._prune()
+        if versions.is_whole(manifest):  # no other version makes older ones superfluous
+            self._prune()
 
     def _prune(self) -> None:
         served = versions.read_current(self.directory)

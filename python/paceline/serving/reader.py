@@ -27,7 +27,7 @@ class _Layer:
     rows: Rows
 
     def find(self, wanted: Keys, rows: Rows, is_found: NDArray[np.bool_]) -> None:
-        """Fill in the rows of the keys that this layer has."""
+        """Copy this layer's rows of the wanted keys to `rows`, and mark those keys as found."""
         if len(self.keys) == 0:
             return
         at = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)

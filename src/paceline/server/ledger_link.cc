@@ -18,8 +18,8 @@
 namespace paceline::server {
 namespace {
 
-// Without an answer for so long, everything is sent again: the agent drops frames while it has no
-// master.
+// The server sends everything again if the ledger has not answered within this time, because an
+// agent drops frames while it has no master.
 constexpr int kAnswerPatienceMs = 500;
 constexpr int kRedialMs = 50;
 // After the first signal. A job that ends at once still learns whether its tables are whole.

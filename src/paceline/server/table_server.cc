@@ -41,7 +41,8 @@ namespace paceline::server {
 namespace {
 
 constexpr int kBacklog = 1024;
-// A snapshot may take a twentieth of the time, but none is older than ten minutes.
+// A server writes snapshots for at most a twentieth of its time. It waits at least two seconds
+// between two of them, and at most ten minutes.
 constexpr int64_t kSnapshotShare = 20;
 constexpr int64_t kSnapshotLeastNs = 2'000'000'000;
 constexpr int64_t kSnapshotMostNs = 600'000'000'000;

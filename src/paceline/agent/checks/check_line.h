@@ -22,8 +22,8 @@ struct CheckLine {
   nlohmann::json numbers;  // an object, or null
 };
 
-// The verdict on a check that ended with this wait status. The last line of its output that is a
-// JSON object with "ok" counts, so other lines may be printed, too.
+// Whether a check has passed, by the wait status of its process and by its output. Of the output,
+// the last line counts that is a JSON object with "ok". A check may print other lines, too.
 CheckLine ReadCheck(int wait_status, std::string_view output);
 
 }  // namespace paceline::agent

@@ -35,7 +35,8 @@ struct ServerCounts {
   uint64_t bytes() const;
 };
 
-// None: it does not answer within `patience_ms`, or is on another host.
+// The counts of one table server. None: the server does not answer within `patience_ms`, or is on
+// another host.
 std::optional<ServerCounts> CountsOfServer(const Environment& environment,
                                            const std::string& run_dir, uint32_t server,
                                            int patience_ms);

@@ -18,7 +18,7 @@ struct DenseTensor {
 // Gives the tables of these tensors the tensors' values, unless they have values already.
 Result<void> InitDense(Tables* tables, std::span<const DenseTensor> tensors);
 
-// Copies the tables' values to these tensors, in one round trip.
+// Overwrites the tensors with their values on the table servers, in one round trip.
 Result<void> PullDense(Tables* tables, std::span<const DenseTensor> tensors);
 
 }  // namespace paceline::client

@@ -42,8 +42,8 @@ class ServerLink {
   // Sends rows of `table`, a number of the worker, once, and again after each new connection: a
   // server that comes back from a snapshot may lack them. Call it when the server has them already.
   void KeepInit(uint32_t table, uint32_t count, std::string body);
-  // Only if it IsReady. The request is lost if the connection breaks: IsReady is then true again
-  // after a while, and the owner sends it anew.
+  // Sends a request, if the link IsReady. A connection that breaks loses the request. The link
+  // dials again; once it IsReady, its owner sends the request anew.
   void Send(ps::TableHead head, std::string_view body);
   // The answer is not wanted any more.
   void Forget();
