@@ -11,6 +11,8 @@ SEED ?= 1
 SEEDS ?= 2000
 LEASE_SEED ?= 1
 LEASE_SEEDS ?= 10000
+# Of worlds of table servers: about a fifth of a second each.
+TABLE_SEEDS ?= 10
 # Two jobs of C++ with gRPC's headers fit into 4 GB; ninja would take cores + 2.
 JOBS ?= $(shell nproc)
 # Python's tests at once: most of them wait for processes, so twice the cores.
@@ -77,20 +79,21 @@ test-all: setup  ## everything that `make test` leaves out: long tests, fuzz cor
 	@tools/report.py test-all
 	@echo "make test-all: all of it passed"
 
-# The process-level half is in test and test-all, too: test_hang_cases.py is long, test_hangs.py not.
+# The process-level half is in test and test-all, too, without test_hang_cases.py and most drills.
 test-diagnosis: setup  ## all tests of hangs and slow ranks, and all drills: rules, evidence, real ranks
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target diagnose_test core_test
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^(diagnose|core)'
 	PACELINE_DRILLS=1 $(VENV)/python -m pytest -q -n 2 tests/e2e/test_hangs.py tests/e2e/test_hang_cases.py \
-	  tests/e2e/test_run_dir_outage.py tests/e2e/test_slow_ranks.py tests/e2e/test_drills.py \
+	  tests/e2e/test_run_dir_outage.py tests/e2e/test_slow_ranks.py tests/e2e/test_drills.py tests/e2e/test_live_drills.py \
 	  tests/python/rank/test_flight.py
 
+# Its long tests are in no other target: test-all has those that are not long, and the units.
 test-plan: setup  ## all tests of parallel plans: search, formats, and ranks that train by plans
 	@test -e $(BUILD)/build.ninja || cmake --preset $(PRESET)
 	cmake --build $(BUILD) -j $(JOBS) --target plan_test
 	ctest --test-dir $(BUILD) --output-on-failure -j $(JOBS) -R '^plan'
-	$(VENV)/python -m pytest -q -n 2 tests/python/parallel
+	PACELINE_PLANS=1 $(VENV)/python -m pytest -q -n 2 tests/python/parallel
 
 test-fresh:  ## `make demo` and the units in fresh minimal roots of Debian 12 and 13
 	@tools/fresh.sh bookworm trixie
@@ -101,7 +104,8 @@ test-k8s: setup  ## jobs in the pods of a real Kubernetes, and its faults; needs
 	$(VENV)/python -m pytest -v --durations=10 --junitxml $(REPORT)/k8s.xml tests/k8s
 
 test-ray: setup  ## jobs on a real Ray of several raylets, and its faults
-	$(VENV)/python -m pytest -v --durations=10 tests/ray
+	@tools/setup.sh redis
+	$(VENV)/python -m pytest -v -rs --durations=10 tests/ray
 
 # Jars by Maven, once; without Java or Maven each test says that it was not run.
 test-brokers: setup  ## live streams of a real Kafka broker, and its faults
@@ -111,8 +115,9 @@ test-brokers: setup  ## live streams of a real Kafka broker, and its faults
 	  echo "test-brokers: Maven cannot fetch Kafka" >&2
 	$(VENV)/python -m pytest -v -rs --durations=10 tests/brokers
 
-# Spark and Ray in an environment of their own; without them each test says that it was not run.
-test-sinks: setup  ## real Spark and real Ray Data write into a job, and die while they do
+# Spark and Ray in an environment of their own, Flink in jars from Maven; without them each test says
+# that it was not run.
+test-sinks: setup  ## real Spark, Ray Data and Flink write into a job, and die while they do
 	@tools/setup.sh sinks
 	$(VENV)/python -m pytest -v -rs --durations=10 tests/sinks
 
@@ -135,9 +140,9 @@ test-tf: venv wheel  ## an unchanged Estimator job of the real TensorFlow 2.15.1
 test-ps: venv wheel  ## workers and table servers are killed and frozen, again and again
 	PACELINE_PS_TESTS=1 $(VENV)/python -m pytest -v -rs tests/tables
 
-k8s-binaries:  ## the programs of Kubernetes from source, into the user's cache (needs Go)
+k8s-binaries:  ## the programs of Kubernetes from source, and with KUEUE=1 Kueue (needs Go)
 	@tools/setup.sh k8s
-	@tests/k8s/binaries/programs.py
+	@tests/k8s/binaries/programs.py $(if $(KUEUE),--kueue)
 
 demo: setup  ## the main job, end to end: three faults, weights bit-identical
 	@if [ -e examples/demo.py ]; then $(VENV)/python examples/demo.py; \
@@ -177,6 +182,7 @@ swarm:  ## the simulator over many seeds (SEED, SEEDS, LEASE_SEED, LEASE_SEEDS)
 	   set -x; code=0; \
 	   $(VENV)/paceline sim --leases --seed $(LEASE_SEED) --seeds $(LEASE_SEEDS) & leases=$$!; \
 	   $(VENV)/paceline sim --seed $(SEED) --seeds $(SEEDS) || code=$$?; \
+	   $(VENV)/paceline sim --tables --seeds $(TABLE_SEEDS) || code=$$?; \
 	   wait $$leases || code=$$?; exit $$code; \
 	 else echo "swarm: ABSENT: this build has no \`paceline sim\`"; fi
 

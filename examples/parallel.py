@@ -53,6 +53,23 @@ def make_model(dropout: float, split: int) -> nn.Sequential:
     return nn.Sequential(words, Position(), *blocks, head)
 
 
+def make_llama() -> nn.Module:
+    """A model of transformers instead: ranks can share all of its blocks, and divide sequences."""
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    return LlamaForCausalLM(
+        LlamaConfig(
+            hidden_size=WIDTH,
+            intermediate_size=4 * WIDTH,
+            num_hidden_layers=4,
+            num_attention_heads=4,
+            vocab_size=WORDS,
+            max_position_embeddings=LENGTH,
+            tie_word_embeddings=False,
+        )
+    )
+
+
 class Sentences:
     """Sequences of words that follow a rule; each place is to be told what was three before."""
 
@@ -85,10 +102,31 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument("--checkpoint", type=Path, default=Path("parallel"))
     parser.add_argument("--pipeline", type=int, help="so many stages, instead of the best number")
+    parser.add_argument("--virtual-stages", type=int, default=1, help="chunks of a stage's layers")
     parser.add_argument("--split", type=int, default=1, help="ranks that share the vocabulary")
+    parser.add_argument("--llama", action="store_true", help="a model of transformers")
+    parser.add_argument("--tensor", type=int, default=1, help="ranks that share its blocks")
+    parser.add_argument("--sequence", action="store_true", help="they divide sequences, too")
+    parser.add_argument("--schedule", default="", help="of a pipeline, such as zero-bubble")
+    parser.add_argument("--recompute", default="", help="none, full or selective")
     parser.add_argument("--kill-at", type=int, default=-1, help="this step kills a rank, once")
     parser.add_argument("--kill-rank", type=int, default=0)
     return parser.parse_args()
+
+
+def wishes_of(args: argparse.Namespace) -> dict[str, list[int | str]]:
+    """Limits of the search, if any flag asks for them."""
+    wishes: dict[str, list[int | str]] = {}
+    if args.pipeline:
+        wishes["pipeline"] = [args.pipeline]
+    if args.llama:
+        wishes["tensor"], wishes["sequence"] = [args.tensor], [int(args.sequence)]
+    for axis in ("schedule", "recompute"):
+        if value := getattr(args, axis):
+            wishes[axis] = [value]
+    if args.virtual_stages > 1:
+        wishes["virtual_stages"] = [args.virtual_stages]
+    return wishes
 
 
 def main() -> None:
@@ -102,13 +140,13 @@ def main() -> None:
     rank, is_first = int(os.environ.get("RANK", "0")), pl.generation() <= 1
     with pl.Checkpointer(args.checkpoint, every=5) as checkpointer:
         job = parallel.parallelize(
-            make_model(args.dropout, args.split),
+            make_llama() if args.llama else make_model(args.dropout, args.split),
             optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
             loss=loss_of,
             example=(words, words),
             global_batch=args.global_batch,
             clip=1.0,
-            wishes={"pipeline": [args.pipeline]} if args.pipeline else {},
+            wishes=wishes_of(args),
             checkpointer=checkpointer,
         )
         loader = job.loader(data, seed=7)

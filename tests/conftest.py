@@ -36,11 +36,13 @@ LONG_FILES = {
     "test_host_addresses.py",
     "test_hosts.py",
     "test_layouts.py",
+    "test_live_drills.py",
     "test_live_streams.py",
     "test_load_from_store.py",
     "test_lost_master.py",
     "test_lightning.py",
     "test_node_checks.py",
+    "online_test.py",
     "test_object_store.py",
     "test_object_store_wire.py",
     "test_one_writer_s3.py",
@@ -52,6 +54,8 @@ LONG_FILES = {
     "test_shared_reading.py",
     "test_slow_ranks.py",
     "test_stalled_disk.py",
+    "test_stream_tables.py",
+    "test_table_hosts.py",
     "test_torchrun_cases.py",
     "test_trace.py",
     "test_trainer_progress.py",
@@ -60,10 +64,15 @@ LONG_FILES = {
     "test_world_size.py",
 }
 
+# Files whose tests `make test-diagnosis` alone runs: each waits for its own hang to be judged, and
+# what they are about is in the other halves by test_hangs.py, the drills and the rules' own tests.
+DIAGNOSIS_FILES = {"test_hang_cases.py"}
+
 # Tests of these files that are in `make test` all the same: the core of what the file is about.
 SHORT_TESTS = {
     "test_a_kind_that_needs_consent_is_skipped_and_never_passed",
     "test_drills_end_as_expected[master_kill]",
+    "test_a_rank_is_killed_once_and_why_says_that_it_was_a_drill",
     "test_what_makes_no_sense_is_refused",
     "test_a_killed_rank_goes_on_from_memory",
     "test_a_lost_node_is_replaced_and_goes_on_from_memory",
@@ -135,6 +144,9 @@ def pytest_configure() -> None:
     is_main = threading.current_thread() is threading.main_thread()
     if is_main and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    # A launcher that inherits an ignored SIGHUP, as from nohup, goes on ignoring it.
+    if is_main and signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
     user_cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     os.environ.setdefault("PACELINE_USER_CACHE", user_cache)
     os.environ["XDG_CACHE_HOME"] = str(CACHE)
@@ -148,7 +160,15 @@ def is_long(item: pytest.Item) -> bool:
     return item.path.name in LONG_FILES and not names & SHORT_TESTS
 
 
+def _of_target(target: str, variable: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(os.environ.get(variable) != "1", reason=f"`make {target}` runs it")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_long(item):
             item.add_marker(pytest.mark.long)
+        if item.path.name in DIAGNOSIS_FILES:
+            item.add_marker(_of_target("test-diagnosis", "PACELINE_DRILLS"))
+        elif item.get_closest_marker("long") and item.path.parent.name == "parallel":
+            item.add_marker(_of_target("test-plan", "PACELINE_PLANS"))

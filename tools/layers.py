@@ -35,7 +35,7 @@ ALLOWED: dict[str, tuple[str, ...]] = {
     "agent": ("core", "diagnose", "logclass", "data", "ckpt", "wire", "model", "base"),
     "client": ("ps", "data", "ckpt", "model", "base"),
     "server": ("ps", "data", "model", "base"),
-    "sim": ("core", "brain", "diagnose", "data", "plan", "model", "base"),
+    "sim": ("core", "brain", "diagnose", "data", "plan", "ps", "model", "base"),
     "cli": ("master", "agent", "server", "sim", "core", "diagnose", "logclass", "ps", "data",
             "plan", "ckpt", "platform", "wire", "model", "base"),
     "bindings": ("client", "ps", "data", "plan", "model", "base"),
@@ -60,7 +60,7 @@ KNOTS: dict[str, tuple[str, ...]] = {
         "cli/job/remote.cc -> cli/ckpt/rescue.h",
         "cli/run/status_line.cc -> cli/ckpt/rescue.h",
         "cli/settings/config.cc -> cli/run/request.h",
-        "cli/settings/setting.cc -> cli/run/flags.h",
+        "cli/settings/settings_page.cc -> cli/run/flags.h",
     ),
 }
 
@@ -82,7 +82,7 @@ OUTSIDE = {
         "no files, no streams, no unordered iteration here",
     r"\b(getenv|fopen|printf)\b": "pure code does no input or output",
     r'#include "paceline/base/log\.h"': "pure code returns notes; its host logs them",
-    r'#include "paceline/base/(fd|file_text|host_text|spawn|test_dir)\.h"':
+    r'#include "paceline/base/(fd|file_text|host_text|spawn|test_dir|unix_dial)\.h"':
         "files and processes belong to the hosts",
     r"^\s*(inline )*static (?!const\b|constexpr\b|consteval\b)[\w:<>,\s*&]+ \w+"
     r"( =.*|\{.*\})?;": "no mutable statics",

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# setup.sh [packages|venv|wheel|all|k8s|prometheus|tf|sinks]: what a fresh Debian 12 or 13, or
+# setup.sh [packages|venv|wheel|all|k8s|prometheus|redis|tf|sinks]: what a fresh Debian 12 or 13, or
 # Ubuntu 24.04, lacks.
 #
 #   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
 #   venv      .venv with torch, the test tools and the build tools of the wheel
 #   wheel     the paceline wheel, built from this checkout and installed into .venv
 #   k8s       what nodes of a Kubernetes cluster in the tests need; not a part of `all`
+#   sinks     Spark, Ray and Flink; not a part of `all`
 #   prometheus  Debian's Prometheus and promtool, into build/prometheus; not a part of `all`
+#   redis     Debian's redis-server, into build/redis; not a part of `all`
 #
 # Safe to repeat: each part looks first and does nothing when nothing is to be done.
 set -euo pipefail
@@ -146,6 +148,23 @@ unpack_prometheus() {
   rm -rf "$folder"
 }
 
+# Unpacked for the same reason, with the two libraries that a minimal system lacks.
+unpack_redis() {
+  if command -v redis-server >/dev/null || [ -x build/redis/usr/bin/redis-server ]; then return; fi
+  say "unpacking Debian's redis-server into build/redis"
+  local folder package
+  folder=$(mktemp -d)
+  mkdir -p build
+  if (cd "$folder" && apt-get download -qq redis-server redis-tools libjemalloc2 liblzf1); then
+    for package in "$folder"/*.deb; do dpkg-deb -x "$package" "$folder/root"; done
+    rm -rf build/redis
+    mv "$folder/root" build/redis
+  else
+    say "REDIS CANNOT BE HAD; the test of a head with Redis is skipped" >&2
+  fi
+  rm -rf "$folder"
+}
+
 # TensorFlow 2.15.1, the last one with Estimator, and the wheel, in an environment of their own.
 make_tensorflow() {
   local uv python=build/tf/bin/python
@@ -164,6 +183,20 @@ make_tensorflow() {
     fi
   fi
   "$uv" pip install -q --python $python --no-deps --no-index --reinstall build/wheel/paceline-*.whl
+}
+
+# The sink of connectors/flink, with its test job and all jars that the job needs.
+make_flink() {
+  if ! command -v mvn >/dev/null || ! command -v javac >/dev/null; then
+    say "FLINK CANNOT BE HAD: Maven or a JDK is missing; its tests are skipped" >&2
+    return
+  fi
+  say "building connectors/flink into build/flink"
+  if ! mvn -B -q -f connectors/flink/pom.xml test-compile \
+      dependency:copy-dependencies -DoutputDirectory="$PWD/build/flink/lib"; then
+    say "FLINK CANNOT BE HAD: Maven failed; its tests are skipped" >&2
+    rm -rf build/flink
+  fi
 }
 
 # Ray Data and Spark, and the wheel, in an environment of their own.
@@ -190,7 +223,11 @@ case "${1:-all}" in
   all) install_build_packages; make_venv; make_wheel ;;
   k8s) install_packages "${k8s_packages[@]}" ;;
   prometheus) unpack_prometheus ;;
+  redis) unpack_redis ;;
   tf) make_tensorflow ;;
-  sinks) make_sinks ;;
-  *) echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus|tf|sinks]" >&2; exit 2 ;;
+  sinks) make_sinks; make_flink ;;
+  *)
+    echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus|redis|tf|sinks]" >&2
+    exit 2
+    ;;
 esac

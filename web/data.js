@@ -14,7 +14,8 @@
  *   class: {name: string, role: string, advice: string} | null
  * }} Incident
  * @typedef {{
- *   is_over: boolean, rank_seconds: Record<string, number>, runtime: number, scheduling: number,
+ *   is_over: boolean, rank_seconds: Record<string, number>, divided_rank_seconds: number,
+ *   overcounted_rank_seconds: number, runtime: number, scheduling: number,
  *   steps_executed: number, steps_redone: number
  * }} Goodput
  * @typedef {{

@@ -60,6 +60,28 @@ function legend(page) {
   return list;
 }
 
+/**
+ * What the division of the steps by the ranks' phases does not show; "": nothing.
+ * @param {Page} page
+ */
+export function phasesNote(page) {
+  const goodput = page.goodput;
+  const steps = goodput.rank_seconds.productive ?? 0;
+  if (steps > 0 && goodput.divided_rank_seconds === 0) {
+    return "The ranks told no phases: evaluation, checkpoints and waiting for data are in productive.";
+  }
+  const words = [];
+  if (goodput.divided_rank_seconds > 0 && !goodput.rank_seconds.straggler_wait) {
+    words.push("Where the host does not wait, as on GPUs, waiting for stragglers is in productive.");
+  }
+  const all = Object.values(goodput.rank_seconds).reduce((sum, one) => sum + one, 0);
+  if (goodput.overcounted_rank_seconds >= 0.0005 * all && all > 0) {
+    words.push(`The ranks told ${durationText(goodput.overcounted_rank_seconds)} beyond the time that `
+      + "there was; it is in no class.");
+  }
+  return words.join(" ");
+}
+
 /** @param {Page} page */
 export function goodputCard(page) {
   const goodput = page.goodput;
@@ -69,6 +91,7 @@ export function goodputCard(page) {
   }
   const words = element("div", {class: "goodput-words"}, classBar(page), legend(page),
     element("p", {class: "quiet"}, "Shares of all rank time. The ring leaves out spares and the time "
-      + `before the first world. ${percentText(goodput.scheduling)} of the wanted seats were taken.`));
+      + `before the first world. ${percentText(goodput.scheduling)} of the wanted seats were taken. `
+      + phasesNote(page)));
   return card("goodput", "Goodput", element("div", {class: "goodput"}, ring(goodput.runtime), words));
 }

@@ -9,8 +9,8 @@ catalogue of devices as it is. A line says the mean absolute error of a table, t
 constant utilisation (1 - our error ÷ the error of a predictor that gives every row the median
 utilisation of the other tables), and the rank correlation where the plan varies.
 
-Rows that the planner cannot express, such as sequence parallelism and 8-bit floats, are predicted
-without them, or are not in the tables; README.md says which.
+Rows that the planner cannot express, such as those of 8-bit floats, are not in the tables;
+README.md says which.
 """
 
 import json

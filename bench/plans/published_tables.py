@@ -52,7 +52,8 @@ class Row:
     tensor: int = 1
     pipeline: int = 1
     chunks: int = 1  # virtual stages of a device
-    recompute: bool = False
+    recompute: str = "none"
+    sequence: bool = False
     shard: bool = False
     network: int = 25  # gigabytes a second of a device to other nodes
     note: str = ""
@@ -63,8 +64,9 @@ class Row:
 
     def only(self) -> str:
         passes = self.batch // (self.data * self.samples)
-        return (f"pp={self.pipeline},tp={self.tensor},dp={self.data},m={passes},"
-                f"vpp={self.chunks},fsdp={int(self.shard)},ac={int(self.recompute)}")  # fmt: skip
+        return (f"pp={self.pipeline},tp={self.tensor},sp={int(self.sequence)},dp={self.data},"
+                f"m={passes},vpp={self.chunks},fsdp={int(self.shard)},"
+                f"ac={self.recompute}")  # fmt: skip
 
     def told(self) -> str:
         words = f"{self.devices} × {self.device}, hidden {self.model.hidden}, batch {self.batch}"
@@ -89,7 +91,7 @@ _SC21 = "Narayanan et al. 2021"
 
 
 def _sc21(model: Model, teraflops: float, **fields: Any) -> Row:
-    row = Row(source=_SC21, model=model, device="A100-80G", recompute=True, seconds=0, **fields)
+    row = Row(source=_SC21, model=model, device="A100-80G", recompute="full", seconds=0, **fields)
     return replace(row, seconds=_hardware_seconds(row, teraflops))
 
 
@@ -133,8 +135,8 @@ T2 = [
 
 
 # ---- T3: Megatron-Core r0.8, the table of its README; operations without recomputation. The
-# micro-batch is not printed: one sample. Its optimizer's state is divided (ZeRO-1),
-# which the planner has in pipelines alone ----
+# micro-batch is not printed: one sample. Sequences are divided, and so is the optimizer's state
+# (ZeRO-1), which the planner has in pipelines alone ----
 
 
 def _core(
@@ -145,7 +147,7 @@ def _core(
     seconds = model.flops(batch) / (rate * 1e12 * devices)
     return Row(source="Megatron-Core r0.8", model=model, device="H100-80G", devices=devices,
                batch=batch, samples=1, seconds=seconds, tensor=tensor, pipeline=pipeline,
-               shard=pipeline > 1, network=50)  # fmt: skip
+               shard=pipeline > 1, sequence=tensor > 1, network=50)  # fmt: skip
 
 
 T3 = [
@@ -161,7 +163,7 @@ T3 = [
 ]
 
 # ---- T4: Z. Jiang et al., "MegaScale", NSDI 2024, table 2: the rows of Megatron-LM, which T4 has,
-# and MegaScale's own, whose kernels and attention are others ----
+# and MegaScale's own, whose kernels and attention are others. Both divide sequences ----
 
 _MEGASCALE = [  # batch, devices, seconds of Megatron-LM, of MegaScale
     (768, 256, 40.0, 32.0), (768, 512, 21.2, 16.5), (768, 768, 15.2, 11.5), (768, 1024, 11.9, 8.9),
@@ -173,7 +175,7 @@ _MEGASCALE = [  # batch, devices, seconds of Megatron-LM, of MegaScale
 def _megascale(batch: int, devices: int, seconds: float, note: str) -> Row:
     return Row(source="Jiang et al. 2024", model=_gpt(96, 12288, 96, 64000), device="A100-80G",
                devices=devices, batch=batch, samples=1, seconds=seconds, tensor=8, pipeline=8,
-               chunks=6, shard=True, note=note)  # fmt: skip
+               chunks=6, shard=True, sequence=True, note=note)  # fmt: skip
 
 
 T4 = [_megascale(batch, devices, its, "Megatron-LM") for batch, devices, its, _ in _MEGASCALE]
@@ -182,23 +184,28 @@ T4_MEGASCALE = [_megascale(batch, devices, own, "MegaScale")
 
 
 # ---- T6: V. Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-# 2022, table 5: full recomputation ----
+# 2022, table 5: full recomputation, and selective recomputation with divided sequences. Theirs
+# computes attention again, and ours all but products and attention ----
 
 
-def _recomputed(model: Model, seconds: float, **fields: Any) -> Row:
-    return Row(source="Korthikanti et al. 2022", model=model, device="A100-80G", seconds=seconds,
-               tensor=8, recompute=True, **fields)  # fmt: skip
+def _recomputed(model: Model, full: float, selective: float, **fields: Any) -> tuple[Row, Row]:
+    row = Row(source="Korthikanti et al. 2022", model=model, device="A100-80G", seconds=full,
+              tensor=8, recompute="full", **fields)  # fmt: skip
+    return row, replace(row, seconds=selective, recompute="selective", sequence=True)
 
 
-T6 = [
-    _recomputed(_gpt(48, 6144, 64), 1.42, devices=8, batch=4, samples=4),
-    _recomputed(_GPT175, 18.13, devices=64, batch=64, samples=1, pipeline=8, chunks=3),
-    _recomputed(_GPT530, 49.05, devices=280, batch=280, samples=1, pipeline=35, chunks=3),
-    _recomputed(_gpt(128, 25600, 160), 94.42, devices=512, batch=512, samples=1, pipeline=64),
-]
+_T6 = [
+    _recomputed(_gpt(48, 6144, 64), 1.42, 1.10, devices=8, batch=4, samples=4),
+    _recomputed(_GPT175, 18.13, 13.75, devices=64, batch=64, samples=1, pipeline=8, chunks=3),
+    _recomputed(_GPT530, 49.05, 37.83, devices=280, batch=280, samples=1, pipeline=35, chunks=3),
+    _recomputed(_gpt(128, 25600, 160), 94.42, 71.49, devices=512, batch=512, samples=1,
+                pipeline=64),
+]  # fmt: skip
+T6 = [full for full, _ in _T6]
+T6_SELECTIVE = [selective for _, selective in _T6]
 
 # ---- T7: Llama Team, "The Llama 3 Herd of Models", 2024, table 4; without context parallelism.
-# The number of chunks is not printed: 8 ----
+# The number of chunks is not printed: 8. Sequences are divided ----
 
 _LLAMA405 = Model(layers=126, hidden=16384, heads=128, words=128256, tokens=8192, key_heads=8,
                   inner=53248)  # fmt: skip
@@ -208,7 +215,7 @@ def _llama(devices: int, teraflops: float) -> Row:
     seconds = _LLAMA405.flops(2048) / (teraflops * 1e12 * devices)
     return Row(source="Llama Team 2024", model=_LLAMA405, device="H100-80G", devices=devices,
                batch=2048, samples=1, seconds=seconds, tensor=8, pipeline=16, chunks=8,
-               shard=True, network=50)  # fmt: skip
+               shard=True, sequence=True, network=50)  # fmt: skip
 
 
 T7 = [_llama(8192, 430), _llama(16384, 400)]
@@ -217,11 +224,12 @@ T7 = [_llama(8192, 430), _llama(16384, 400)]
 
 T8 = [
     Row(source="Smith et al. 2022", model=_GPT530, device="A100-80G", devices=devices, batch=1920,
-        samples=1, seconds=seconds, tensor=8, pipeline=35, recompute=True)
+        samples=1, seconds=seconds, tensor=8, pipeline=35, recompute="full")
     for devices, seconds in ((2240, 60.1), (2800, 50.2), (3360, 44.4))
 ]  # fmt: skip
 
-# ---- T10: torchtitan, docs/benchmarks; the rows in bf16. Its H100 have 96 GiB at 500 W ----
+# ---- T10: torchtitan, docs/benchmarks; the rows in bf16. Its H100 have 96 GiB at 500 W.
+# Where ranks share layers it divides sequences ----
 
 _LLAMA8 = Model(layers=32, hidden=4096, heads=32, words=128256, tokens=8192, key_heads=8,
                 inner=14336)  # fmt: skip
@@ -237,11 +245,16 @@ def _titan(model: Model, tokens_a_second: float, **fields: Any) -> Row:
 
 
 T10 = [
-    _titan(_LLAMA8, 6667, devices=8, batch=16, samples=2, note="compiled"),
-    _titan(_LLAMA8, 6514, devices=128, batch=256, samples=2, note="compiled"),
-    _titan(_LLAMA8, 4378, devices=64, batch=96, samples=12, tensor=8),
-    _titan(_LLAMA70, 597.3, devices=256, batch=512, samples=16, tensor=8, recompute=True),
-]
+    _titan(_LLAMA8, 6667, devices=8, batch=16, samples=2, recompute="selective",
+           note="compiled"),
+    _titan(_LLAMA8, 6514, devices=128, batch=256, samples=2, recompute="selective",
+           note="compiled"),
+    _titan(_LLAMA8, 4378, devices=64, batch=96, samples=12, tensor=8, sequence=True,
+           recompute="selective"),
+    _titan(_LLAMA70, 597.3, devices=256, batch=512, samples=16, tensor=8, sequence=True,
+           recompute="full"),
+]  # fmt: skip
 
-TABLES = {"T1": T1, "T2": T2, "T3": T3, "T4": T4, "T4-MegaScale": T4_MEGASCALE, "T6": T6, "T7": T7,
+TABLES = {"T1": T1, "T2": T2, "T3": T3, "T4": T4, "T4-MegaScale": T4_MEGASCALE, "T6": T6,
+          "T6-selective": T6_SELECTIVE, "T7": T7,
           "T8": T8, "T10": T10}  # fmt: skip

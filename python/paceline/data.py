@@ -29,10 +29,10 @@ from typing import Any, Unpack
 from paceline._base import arguments
 from paceline._data.cut import CutBySpeed
 from paceline._data.leases import LeasedLoader, shards
-from paceline._data.live import Stream
 from paceline._data.loader import BaseLoader, Share, Steps
 from paceline._data.order import ElasticDataset, ElasticMixture, Ordered
-from paceline._data.stream import StreamLoader
+from paceline._data.stream import Stream
+from paceline._data.stream_loader import StreamLoader
 from paceline._data.then import Then
 from paceline.errors import ArgumentError, DataError
 

@@ -28,9 +28,9 @@ from paceline._checkpoint import script_names
 from paceline._checkpoint.checkpoint import BaseCheckpointer
 from paceline._checkpoint.script_names import *  # noqa: F403  # step, saved, phase …
 from paceline._data.cut import CutBySpeed
-from paceline._data.live import Stream
 from paceline._data.loader import Share
 from paceline._data.order import ElasticDataset, ElasticMixture
+from paceline._data.stream import Stream
 from paceline._data.then import Then
 from paceline._native import Device
 from paceline._restore.loading import Loaded, load_with

@@ -7,6 +7,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from job import Job, eventually, lives
 
 THREE = ["--standalone", "--nproc-per-node", "3", "--no-python"]
@@ -61,3 +62,47 @@ def test_a_rank_out_of_memory_is_named_though_others_died_before(job: Job) -> No
     told = job.command(*ask).stdout
     assert told.startswith("rank 0 on node0 exited with code 1"), told
     assert "class: cuda_oom (cause): lower the batch size" in told, told
+
+
+RULE = """[[rule]]
+class = "license_away"
+role = "cause"
+rung = "R0"
+pattern = 'FlexLM error -\\d+'
+advice = "start the license server again"
+example = "FlexLM error -15: cannot connect to the license server"
+"""
+
+
+def test_a_class_of_the_users_own_rules_is_named_with_its_advice(job: Job) -> None:
+    rules = job.directory / "site.toml"
+    rules.write_text(RULE)
+    job.env["PACELINE_LOG_RULES"] = "site.toml"
+    script = job.directory / "unlicensed.sh"
+    script.write_text("echo 'FlexLM error -96: no answer' >&2; exit 3\n")
+    flags = ["--standalone", "--max-restarts", "0", "--no-python"]
+    job.be_patient().start(flags, ["/bin/sh", str(script)])
+    assert job.wait() == 1, job.stderr
+    rules.unlink()  # the event has the advice, so the file is needed no more
+    failed = job.events("rank_failed")[0]["details"]
+    assert (failed["class"], failed["role"]) == ("license_away", "cause")
+    why = job.command("why").stdout
+    assert "class: license_away (cause): start the license server again" in why
+
+
+@pytest.mark.parametrize(("text", "code", "where"), [
+    (RULE.replace(r"FlexLM error -\d+", ".*"), "PL-E017", "site.toml:1"),
+    (RULE.replace(r"FlexLM error -\d+", "(unclosed"), "PL-E017", "site.toml:1"),
+    (RULE + RULE, "PL-E017", "site.toml:8"),
+    (None, "PL-E239", "site.toml"),
+])
+def test_rules_that_cannot_be_used_are_refused_with_their_line(
+    job: Job, text: str | None, code: str, where: str
+) -> None:
+    if text is not None:
+        (job.directory / "site.toml").write_text(text)
+    job.env["PACELINE_LOG_RULES"] = "site.toml"
+    job.start(["--standalone", "--no-python"], ["/bin/true"])
+    assert job.wait() == 2, job.stderr
+    assert code in job.stderr
+    assert where in job.stderr

@@ -92,9 +92,13 @@ def test_a_link_works_once_and_for_the_page_alone(training: Job) -> None:
         assert ask(address, path)[0] == 401
         assert ask(address, path, token=code)[0] == 401
         assert ask(address, path, token=session, host="evil.test")[0] == 403
+    reading = (training.run_dir / "reading_token").read_text().strip()
     for path in ("/metrics", "/healthz"):
-        assert ask(address, path, token=session)[0] == 401
-    assert "paceline_step" in ask(address, "/metrics", token=token(training))[1]
+        assert ask(address, path)[0] == 401
+        for reader in (session, reading, token(training)):
+            assert ask(address, path, token=reader)[0] == 200
+    assert "paceline_step" in ask(address, "/metrics", token=reading)[1]
+    assert ask(address, "/api/page", token=reading)[0] == 200
     status, text = ask(address, "/api/page", token=session)
     assert status == 200
     page = json.loads(text)

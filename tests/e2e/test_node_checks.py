@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from free_ports import free_port
-from job import SCRIPTS, TOGETHER, Job, eventually
+from job import SCRIPTS, TOGETHER, Job, JsonDict, eventually
 
 MakeJob = Callable[[str], Job]
 
@@ -125,25 +125,79 @@ def test_a_spare_takes_the_ranks_of_a_slow_host(job: Job) -> None:
     enough = job.directory / "enough"
     job.be_patient().start(
         ["--standalone", "--local-nodes", "3", "--nnodes", "3", "--spares", "1",
-         "--nproc-per-node", "1", "--replace-nodes", "off"],
+         "--nproc-per-node", "1", "--replace-nodes", "off", "--check", str(write_check(job))],
         [str(SCRIPTS / "slow_host.py"), "--state", str(job.state / "step"), "--enough",
-         str(enough), "--slow", "node1"])
+         str(enough), "--slow", str(job.state / "slow")])
     decided = eventually(
         lambda: [event for event in job.events("recovery_decided")
                  if event["details"]["rung"] == "replace slow"],
         "the slow host is replaced", job=job)
-    assert decided[0]["node"] == "node1", decided
-    assert "node1 is slow and costs" in decided[0]["sentence"], decided
+    slow = (job.state / "slow").read_text()
+    assert decided[0]["node"] == slow, decided
+    assert f"{slow} is slow and costs" in decided[0]["sentence"], decided
     job.until_event("world_formed", 2)
+
+    others = {"node0", "node1", "node2", "node3"} - {slow}
 
     def nodes() -> set[str]:
         return {rank["node"] for rank in job.ranks().values()}
 
-    eventually(lambda: nodes() == {"node0", "node2", "node3"}, "the spare has the ranks", job=job)
-    assert "node1 is slow" in " ".join(
+    eventually(lambda: nodes() == others, "the spare has the ranks", job=job)
+    assert f"{slow} is slow" in " ".join(
         job.command("why", "--job", str(job.run_dir)).stdout.split())
-    node = job.node("node1")
+    node = job.node(slow)
     assert node is not None and node["state"] == "spare", node
     assert job.events("rank_failed") == []
+    # Its checks are repeated before it may be a spare.
+    (ordered,) = job.until_event("node_check_ordered")
+    assert (ordered["node"], ordered["details"]["slow"]) == (slow, "false"), ordered
+
+    def checked() -> list[dict[str, object]]:
+        return [event for event in job.events("node_checked") if event["node"] == slow]
+
+    eventually(lambda: len(checked()) == 2, "it has passed its checks again", job=job)
     enough.touch()
     assert job.wait() == 0, job.stderr
+
+
+# Named like the check of paceline, so its numbers are compared. Node1 has half the speed: always,
+# or only when it is measured for the first time.
+MEASURED = """#!/bin/sh
+speed=8.0
+[ "$PACELINE_NODE" = node1 ] && {{ [ -e seen ] && speed={again} || speed=4.0; touch seen; }}
+echo "{{\\"ok\\": true, \\"numbers\\": {{\\"matmul_gflops\\": $speed, \\"memory_gb_s\\": 9.0}}}}"
+"""
+
+
+@pytest.mark.parametrize("again", ["8.0", "4.1"])
+def test_a_slow_host_is_measured_once_more(job: Job, again: str) -> None:
+    check = job.directory / "host"
+    check.write_text(MEASURED.format(again=again))
+    check.chmod(0o755)
+    job.env |= TOGETHER
+    job.be_patient().start_steps(
+        ["--standalone", "--local-nodes", "3", "--nnodes", "3", "--spares", "1",
+         "--nproc-per-node", "1", "--replace-nodes", "off", "--check", str(check)],
+        steps=1_000_000)
+    ranks = job.until_stepping(3)
+    # A node1 that joins last is measured once more while the others train.
+    (ordered,) = job.until_event("node_check_ordered")
+    assert (ordered["node"], ordered["details"]["slow"]) == ("node1", "true"), ordered
+    assert "the median of the other nodes is 8.0" in ordered["sentence"], ordered
+
+    def checked() -> list[JsonDict]:
+        return [event for event in job.events("node_checked") if event["node"] == "node1"]
+
+    eventually(lambda: len(checked()) >= 2, "node1 is measured once more", job=job)
+    assert len(job.events("world_formed")) == 1
+    if again == "8.0":
+        assert job.events("node_evicted") == []
+        node = job.node("node1")
+        assert node is not None and node["state"] in ("seated", "spare"), node
+    else:
+        assert {rank["node"] for rank in ranks.values()} == {"node0", "node2", "node3"}
+        (evicted,) = job.until_event("node_evicted")
+        assert evicted["node"] == "node1", evicted
+        node = job.node("node1")
+        assert node is not None and node["state"] == "evicted", node
+        assert "it was as slow when it was measured before" in node["reason"], node

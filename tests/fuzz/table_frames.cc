@@ -38,6 +38,11 @@ void TryReads(std::span<const std::byte> body) {
   }
 }
 
+void TryOverlap(std::span<const std::byte> body) {
+  const auto overlap = ps::DecodeOverlap(body);
+  if (overlap) Demand(ps::EncodeOverlap(*overlap) == TextOf(body), "parts read as written");
+}
+
 void TryFrame(std::string_view bytes) {
   const auto all = std::as_bytes(std::span(bytes));
   const auto read = ps::ReadHead(all);
@@ -67,6 +72,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto body = std::as_bytes(std::span(aligned)).first(bytes.size());
   if (data[0] == 'p') TryPush(body);
   if (data[0] == 'r') TryReads(body);
+  if (data[0] == 'o') TryOverlap(body);
   if (data[0] == 'f') TryFrame(bytes);
   return 0;
 }

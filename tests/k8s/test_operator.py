@@ -218,6 +218,15 @@ def test_an_image_that_does_not_start_is_named(job: ElasticJob) -> None:
                                                 "train-node1-0"}, "no pod is replaced"
 
 
+def test_a_flag_that_paceline_run_lacks_is_named_by_the_condition(job: ElasticJob) -> None:
+    job.submit("1", "--run-flag=--node-n=other")
+    job.until(lambda: job.status().get("state") == "Failed", "the job is told")
+    failed = next(row for row in job.status()["conditions"] if row["type"] == "Failed")
+    assert "--node-n" in failed["message"]
+    assert "--node-n" in job.status()["last"]
+    assert job.on("wait").returncode == 2
+
+
 def first_pods_alone(job: ElasticJob) -> bool:
     """No node of the job was replaced."""
     return set(job.node_pods()) == {"train-node0-0", "train-node1-0"}

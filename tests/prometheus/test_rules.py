@@ -26,8 +26,9 @@ def test_rules_and_configuration_are_valid(promtool: str, tmp_path: Path) -> Non
     for rules in RULES:
         (tmp_path / rules.name).write_text(rules.read_text())
     config = (FOLDER / "prometheus.yml").read_text()
-    assert "/data/runs/JOB/token" in config
-    (tmp_path / "prometheus.yml").write_text(config.replace("/data/runs/JOB/token", str(token)))
+    assert "/data/runs/JOB/reading_token" in config
+    config = config.replace("/data/runs/JOB/reading_token", str(token))
+    (tmp_path / "prometheus.yml").write_text(config)
     run(promtool, "check", "config", tmp_path / "prometheus.yml")
 
 

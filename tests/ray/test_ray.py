@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -18,7 +17,7 @@ from paceline.integrations.ray import PacelineTrainer
 from paceline.integrations.ray.calls import NAMESPACE, ask, kill
 from paceline.integrations.ray.store import Store
 from paceline.integrations.ray.submit import wait
-from ray_cluster import PACELINE, RayCluster, RayJob, eventually
+from ray_cluster import PACELINE, RayCluster, RayJob, eventually, processes_of
 
 STEPS = 300
 
@@ -43,35 +42,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> str:
     return job.digest()
 
 
-def processes_of(job: RayJob) -> list[str]:
-    """Command lines of living processes that belong to the job."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-            if f"/paceline-{job.name}-" in line or str(job.directory) in line:
-                found.append(line)
-    return found
-
-
-def seated(job: RayJob) -> str:
-    """A node of the world, and not the spare."""
-    done = job.cluster.run("status", "--on", f"ray/{job.name}", "--json")
-    assert done.returncode == 0, done.stderr
-    nodes = json.loads(done.stdout)["nodes"]
-    return next(node["name"] for node in nodes if node["state"] == "seated")
-
-
 def test_a_spare_takes_the_place_of_a_lost_raylet(cluster: RayCluster, tmp_path: Path,
                                                  undisturbed: str) -> None:
     job = RayJob(cluster, "spare", tmp_path / "job")
     job.submit("--nodes", "2", "--spares", "1", steps=STEPS)
     job.until_step(10)
     eventually(lambda: len(job.places()) == 3, "the spare runs")
-    lost = seated(job)
+    lost = job.seated()[0]
     cluster.kill(job.places()[lost])
     eventually(lambda: job.status()["summary"]["last"], "the master tells of the loss")
     job.until_step(job.step() + 10)
@@ -89,7 +66,7 @@ def test_a_drained_raylet_is_left_without_a_lost_step(cluster: RayCluster, tmp_p
     job.submit("--nodes", "2", "--spares", "1", steps=STEPS)
     job.until_step(10)
     eventually(lambda: len(job.places()) == 3, "the spare runs")
-    leaving = seated(job)
+    leaving = job.seated()[0]
     raylet = job.places()[leaving]
     cluster.drain(raylet, seconds=240)
     eventually(lambda: raylet not in job.places().values(), "no node is on the drained raylet")
@@ -126,6 +103,36 @@ def test_an_adapter_that_was_killed_finds_its_job_again(cluster: RayCluster, tmp
     ray.kill(job.adapter(), no_restart=False)
     eventually(lambda: job.places() == before, "the same nodes run")
     assert job.status()["term"] == 1
+    job.let_go()
+    assert job.wait() == 0
+    assert job.digest() == undisturbed
+
+
+def test_the_adapters_raylet_is_lost_without_the_masters(cluster: RayCluster, tmp_path: Path,
+                                                        undisturbed: str) -> None:
+    job = RayJob(cluster, "without", tmp_path / "job")
+    job.submit("--nodes", "2", "--spares", "1", steps=STEPS)
+    job.until_step(10)
+
+    def part() -> str:
+        """The adapter's raylet. Before, masters are killed until they have another one."""
+        host = ask(job.adapter(), "ray_node")
+        if ask(ask(job.adapter(), "master"), "ray_node") == host:
+            term = job.status()["term"]
+            kill(ask(job.adapter(), "master"))
+            eventually(lambda: job.status()["term"] > term, "the next master")
+            return ""
+        return host
+
+    host = eventually(part, "adapter and master are on two raylets")
+    term = job.status()["term"]
+    if cluster.has_raylet(host):
+        cluster.kill(host)
+        eventually(lambda: ask(job.adapter(), "ray_node") != host, "Ray starts it elsewhere")
+    else:
+        ray.kill(job.adapter(), no_restart=False)  # it is on the head, which must live
+    job.until_step(job.step() + 10)
+    assert job.status()["term"] == term, "the master stayed"
     job.let_go()
     assert job.wait() == 0
     assert job.digest() == undisturbed
@@ -236,7 +243,6 @@ def train_fn(config: dict[str, Any]) -> None:
 def test_a_trainer_of_ray_train_with_its_class_changed(cluster: RayCluster,
                                                       tmp_path: Path) -> None:
     storage = tmp_path / "storage"
-    storage.mkdir()
     result = PacelineTrainer(train_fn, nodes=1, storage=str(storage), train_loop_config={
         "rate": 0.5, "place": str(tmp_path)}).fit()
     assert result.exit_code == 0, result.error

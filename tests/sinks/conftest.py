@@ -1,4 +1,4 @@
-"""`make test-sinks`: real Ray Data and real Spark write into a job. Skips loudly without them."""
+"""`make test-sinks`: real Ray Data, Spark and Flink write into a job. Skips loudly without them."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ from paceline.sinks.writer import Sink  # noqa: E402
 
 PYTHON = ROOT / "build" / "sinks" / "bin" / "python"
 PACELINE = ROOT / ".venv" / "bin" / "paceline"
+FLINK = ROOT / "build" / "flink"
+JAVA = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+        *(f"--add-opens=java.base/java.{one}=ALL-UNNAMED" for one in ("lang", "nio", "util")),
+        "-Djava.net.preferIPv4Stack=true", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp",
+        ":".join(str(FLINK / one) for one in ("test-classes", "classes", "lib/*"))]
 _numbers = count()
 
 
@@ -100,11 +105,11 @@ def job(tmp_path: Path) -> Iterator[Job]:
 
 
 class Program:
-    """A program of Ray or Spark, started again and again with faults in it."""
+    """A program of Ray, Spark or Flink, started again and again with faults in it."""
 
-    def __init__(self, folder: Path, script: str) -> None:
+    def __init__(self, folder: Path, program: list[str]) -> None:
         self.folder = folder
-        self.script = script
+        self.program = program
         self.has_failed = False
         """The fault of the last run has happened."""
         # Ray's sockets need a short path.
@@ -120,7 +125,7 @@ class Program:
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0", "SCRATCH": str(self.scratch),
             "PYSPARK_PYTHON": str(PYTHON), "SPARK_LOCAL_IP": "127.0.0.1"}
         out = self.folder / f"out-{number}"
-        command = [PYTHON, HERE / "supervisor.py", die, PYTHON, HERE / self.script, *words]
+        command = [sys.executable, HERE / "supervisor.py", die, *self.program, *words]
         with open(out, "wb") as file, subprocess.Popen(
                 command, env=environment, stdout=file, stderr=file,
                 start_new_session=True) as supervisor:
@@ -138,7 +143,7 @@ class Program:
 @pytest.fixture
 def ray_program(tmp_path: Path) -> Iterator[Program]:
     must_have("ray")
-    made = Program(tmp_path, "ray_job.py")
+    made = Program(tmp_path, [str(PYTHON), str(HERE / "ray_job.py")])
     yield made
     made.close()
 
@@ -146,6 +151,18 @@ def ray_program(tmp_path: Path) -> Iterator[Program]:
 @pytest.fixture
 def spark_program(tmp_path: Path) -> Iterator[Program]:
     must_have("pyspark")
-    made = Program(tmp_path, "spark_job.py")
+    made = Program(tmp_path, [str(PYTHON), str(HERE / "spark_job.py")])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def flink_program(tmp_path: Path) -> Iterator[Program]:
+    if shutil.which("java") is None:
+        pytest.skip("FLINK NOT TESTED: there is no Java here (apt-get install default-jre)")
+    if not (FLINK / "test-classes" / "paceline" / "flink" / "ClicksJob.class").exists():
+        pytest.skip(f"FLINK NOT TESTED: there is nothing in {FLINK}; `make test-sinks` makes it "
+                    "with Maven and a JDK (apt-get install maven)")
+    made = Program(tmp_path, [*JAVA, "paceline.flink.ClicksJob"])
     yield made
     made.close()

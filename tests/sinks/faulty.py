@@ -20,10 +20,12 @@ class FaultySink(Sink):
     def write(self, epoch: str, writer: str, attempt: str, batches: Iterable[Any]) -> Receipt:
         return super().write(epoch, writer, attempt, _torn(batches))
 
-    def commit(self, epoch: str, receipts: Iterable[Receipt]) -> bool:
+    def commit(
+        self, epoch: str, receipts: Iterable[Receipt], *, after: str | None = None
+    ) -> bool:
         if is_now("before"):
             die()
-        is_new = super().commit(epoch, receipts)
+        is_new = super().commit(epoch, receipts, after=after)
         if is_now("after"):
             die()
         return is_new

@@ -1,18 +1,21 @@
-"""Real Ray and Spark write into a training job, and die at every step of a commit."""
+"""Real Ray, Spark and Flink write into a training job, and die at every step of a commit."""
 
 from __future__ import annotations
 
 import os
 import random
 import signal
+import sqlite3
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow
 import pyarrow.parquet
 import pytest
 from conftest import Program, Receiver
-from job import Job
+from job import Job, eventually
 from test_live_streams import acknowledged, end, kill_one, start, until_done
 
 from paceline.data import LeasedLoader, Stream
@@ -88,6 +91,70 @@ def test_a_table_of_spark_is_written_once(spark_program: Program, receiver: Rece
     code, text = spark_program.run(*words)
     assert code == 0, text
     assert rows_of(receiver, 5000) == dict.fromkeys(range(5000), 1)
+
+
+@pytest.mark.parametrize("fault", ["write", "again", "before", "after"])
+def test_a_flink_job_that_is_killed_and_goes_on_leaves_one_copy(
+    flink_program: Program, receiver: Receiver, fault: str
+) -> None:
+    places = flink_program.folder / "checkpoints"
+    words = (receiver.written_to, str(receiver.secrets), str(places), "0", "6000")
+    code, text = flink_program.run(*words, fault=fault)
+    assert code == (KILLED if fault in ("before", "after") else 0), text
+    assert flink_program.has_failed
+    if code == KILLED:
+        code, text = flink_program.run(*words)
+        assert code == 0, text
+    assert rows_of(receiver, 6000) == dict.fromkeys(range(6000), 1)
+    if fault == "after":  # another job under the same app counts its checkpoints from 1
+        anew = str(flink_program.folder / "anew")
+        code, text = flink_program.run(*words[:2], anew, "7000", "9000")
+        assert code != 0
+        assert "this epoch was committed with other content" in text
+
+
+def test_a_flink_job_outlives_its_receiver(flink_program: Program, receiver: Receiver) -> None:
+    """The writers fail, Flink starts them again at the last checkpoint, and they wait."""
+    places = str(flink_program.folder / "checkpoints")
+    words = (receiver.written_to, str(receiver.secrets), places, "0", "9000")
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(flink_program.run, *words)
+        inbox = receiver.folder / "inbox.db"
+        for turn in range(2):
+            eventually(lambda: committed_in(inbox) > turn, f"{turn + 1} epochs")  # noqa: B023
+            receiver.kill()
+            receiver.start()
+        code, text = running.result()
+    assert code == 0, text
+    assert rows_of(receiver, 9000) == dict.fromkeys(range(9000), 1)
+
+
+def test_flink_trains_a_job_whose_workers_and_receiver_are_killed(
+    flink_program: Program, receiver: Receiver, job: Job
+) -> None:
+    chance = random.Random(5)
+    job.env["PACELINE_SINK_TOKEN"] = receiver.secrets.read_text().split('"')[3]
+    words = (receiver.written_to, str(receiver.secrets), str(flink_program.folder / "checkpoints"),
+             "0", "4000")
+    start(job, receiver)
+    for fault in ("before", "after"):
+        code, text = flink_program.run(*words, fault=fault)
+        assert code == KILLED, text
+        receiver.kill()
+        receiver.start()
+        kill_one(job, chance)
+    code, text = flink_program.run(*words)
+    assert code == 0, text
+    until_done(job, 4000)
+    assert end(job, receiver) == 0, job.stderr
+    counts = acknowledged(job)
+    assert set(counts.values()) == {1}
+
+
+def committed_in(inbox: Path) -> int:
+    """How many epochs the receiver has committed."""
+    with closing(sqlite3.connect(f"file:{inbox}?mode=ro", uri=True)) as db:
+        return db.execute("SELECT count(*) FROM epochs").fetchone()[0]
 
 
 def test_spark_trains_a_job_whose_workers_and_receiver_are_killed(

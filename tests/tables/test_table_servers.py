@@ -8,6 +8,7 @@ import signal
 import time
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
 from job import Job, JsonDict, eventually
 from safetensors.torch import load_file
@@ -107,6 +108,10 @@ def test_tables_and_tasks_show_the_servers(job: Job) -> None:
     assert shown.splitlines()[1].split()[:4] == ["counts", "1", "sgd", "208"]
     told = checked(job.command("tasks", "--json", "--job", str(job.run_dir)).stdout)
     assert [task["name"] for task in told["tasks"]] == ["worker-0", "worker-1", "ps-0", "ps-1"]
+    status = job.command("status", "--job", str(job.run_dir)).stdout
+    assert "worker-0, worker-1, ps-0, ps-1" in status, status
+    refused = job.command("scale", "--job", str(job.run_dir))
+    assert refused.returncode == 2 and "paceline tasks scale" in refused.stderr, refused
     servers = [task for task in told["tasks"] if task["name"].startswith("ps")]
     assert sum(server["rows"] for server in servers) == 208
     job.let_go()
@@ -120,6 +125,14 @@ def test_tables_and_tasks_show_the_servers(job: Job) -> None:
     rows = dict(zip(exported["keys"].tolist(), exported["rows"].flatten().tolist(), strict=True))
     assert rows == {int(key): value for key, value in
                     json.loads((job.state / "rows.json").read_text()).items()}
+    file = job.directory / "counts.parquet"
+    done = job.command("tables", "export", "counts", str(job.directory / "tables"), "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "208 rows of 1 floats" in done.stdout
+    columns = pyarrow.parquet.read_table(file)
+    assert columns["key"].to_pylist() == exported["keys"].tolist()
+    assert columns["row"].to_pylist() == exported["rows"].tolist()
+    assert [path.name for path in job.directory.glob("*counts.parquet*")] == ["counts.parquet"]
     none = job.command("tables", "export", "ads", str(job.directory / "tables"), "-o", str(file))
     assert none.returncode != 0
     assert "PL-E211" in none.stderr
@@ -140,6 +153,21 @@ def test_a_server_that_is_lost_after_the_last_sample_fails_the_job(job: Job) -> 
     assert "0-399" in job.stderr, job.stderr
 
 
+def test_a_new_run_refuses_a_damaged_part_of_the_rows(job: Job, tmp_path: Path) -> None:
+    begin(job, 200, 10)
+    assert job.wait() == 0, job.stderr
+    for path in (job.directory / "tables").glob("ps-1-of-2/*.tables"):
+        content = path.read_bytes()
+        middle = len(content) // 2
+        path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1:])
+    again = Job(tmp_path / "again").be_patient()
+    again.start(["--workers", "2", "--ps", "2", "--tables", str(job.directory / "tables")],
+                [str(WORKER), "--out", str(tmp_path / "rows.json"), "--samples", "200",
+                 "--batch", "10"])
+    assert again.wait() == 1
+    assert "PL-E212" in again.stderr, again.stderr
+
+
 def test_what_the_tables_cannot_be_is_refused_in_four_parts(job: Job) -> None:
     cases = {
         ("--workers", "2", "--tables", "t"): "PL-E140",
@@ -147,7 +175,6 @@ def test_what_the_tables_cannot_be_is_refused_in_four_parts(job: Job) -> None:
         ("--tf", "--workers", "2", "--ps", "1", "--tables", "t"): "PL-E140",
         ("--workers", "2", "--ps", "1"): "PL-E140",
         ("--workers", "2", "--ps", "1", "--tables", "s3://b/t"): "PL-E205",
-        ("--workers", "2", "--ps", "1", "--tables", "t", "--nnodes", "2"): "PL-E206",
     }
     for flags, code in cases.items():
         done = job.command("run", *flags, str(WORKER))

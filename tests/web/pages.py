@@ -14,6 +14,10 @@ Data = dict[str, Any]
 NOW = 1_790_000_000.0
 CLASSES = [
     ("productive", "productive", "steps that count"),
+    ("evaluation", "evaluation", "the model was in eval mode"),
+    ("unproductive_checkpoint_save", "checkpoint stall", "the script stood still for a save"),
+    ("data_loading_sync", "data wait", "the script waited for its loader"),
+    ("straggler_wait", "straggler wait", "in collectives, longer than the rank that waited least"),
     ("wasted_progress", "redone", "steps that a failure cost"),
     ("detection", "detection", "until a failure was noticed"),
     ("hang", "hang", "ranks waited for one that stood still"),
@@ -21,9 +25,11 @@ CLASSES = [
     ("waiting_for_nodes", "waiting", "for nodes to join"),
     ("program_startup", "first start", "until the first step"),
     ("infrastructure_recovery", "restart", "from a new world to its first step"),
+    ("unproductive_checkpoint_restore", "restore", "a checkpoint was loaded"),
+    ("compilation", "compile", "torch compiled the model"),
     ("stopping", "stopping", "until the end of the job"),
     ("spare", "spare", "nodes without a seat"),
-    ("unknown", "unknown", "not recorded"),
+    ("unknown", "unknown", "nobody told"),
 ]
 TRACEBACK = """Traceback (most recent call last):
   File "train.py", line 31, in <module>
@@ -40,7 +46,7 @@ def event(seq: int, at: float, kind: str, sentence: str) -> Data:
 def incident(seq: int, at: float, *, title: str, is_open: bool = False) -> Data:
     return {
         "schema": "paceline.why/1", "job": "llama8b-17a147", "seq": seq, "kind": "rank_failed",
-        "sentence": title, "cause": seq,
+        "sentence": title, "drill": None, "cause": seq,
         "evidence": [event(seq, at, "rank_failed", title)],
         "outcome": [event(seq + 1, at + 0.1, "world_ended", "world 1 ended: it lost a part"),
                     event(seq + 2, at + 0.2, "world_formed", "world 2 of 16 ranks formed")],
@@ -57,9 +63,12 @@ def running() -> Data:
     start = NOW - 1800
     died = NOW - 900
     rank_seconds = dict.fromkeys((name for name, _, _ in CLASSES), 0.0)
-    rank_seconds |= {"productive": 36_800.0, "wasted_progress": 240.0, "detection": 32.0,
-                     "decision": 4.0, "waiting_for_nodes": 160.0, "program_startup": 400.0,
-                     "infrastructure_recovery": 190.0, "spare": 900.0}
+    rank_seconds |= {"productive": 35_600.0, "evaluation": 700.0, "data_loading_sync": 290.0,
+                     "unproductive_checkpoint_save": 150.0, "straggler_wait": 60.0,
+                     "wasted_progress": 240.0, "detection": 32.0,
+                     "decision": 4.0, "waiting_for_nodes": 160.0, "program_startup": 360.0,
+                     "infrastructure_recovery": 150.0, "unproductive_checkpoint_restore": 30.0,
+                     "compilation": 50.0, "spare": 900.0}
     stretches = [
         {"from": start, "until": died - 6, "class": "productive"},
         {"from": died - 6, "until": died, "class": "detection"},
@@ -93,7 +102,8 @@ def running() -> Data:
                             "storage_age_seconds": 31.0},
             "slow": [], "hang": None, "plan": None, "nodes": []},
         "goodput": {"schema": "paceline.goodput/1", "job": "llama8b-17a147", "is_over": False,
-                    "rank_seconds": rank_seconds, "runtime": 0.971, "scheduling": 0.996,
+                    "rank_seconds": rank_seconds, "divided_rank_seconds": 36_800.0,
+                    "overcounted_rank_seconds": 0.0, "runtime": 0.939, "scheduling": 0.996,
                     "steps_executed": 8012, "steps_redone": 62, "incidents": []},
         "classes": [{"name": name, "words": words, "hint": hint} for name, words, hint in CLASSES],
         "seats": [{"node": name, "first_rank": 4 * i, "ranks": 4}

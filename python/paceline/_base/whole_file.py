@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import secrets
 
 
 def write_whole(path: str | os.PathLike[str], text: str) -> None:
@@ -9,9 +10,11 @@ def write_whole(path: str | os.PathLike[str], text: str) -> None:
 
     Not synced: these files are notes that a later run can do without.
     """
-    temporary = f"{os.fspath(path)}.{os.getpid()}.tmp"
+    # A name that nobody can foresee, and no link: the folder may be one that others write to, too.
+    temporary = f"{os.fspath(path)}.{secrets.token_hex(8)}.tmp"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
-        with open(temporary, "w", encoding="utf-8") as file:
+        with open(os.open(temporary, flags, 0o666), "w", encoding="utf-8") as file:
             file.write(text)
         os.replace(temporary, path)
     except BaseException:

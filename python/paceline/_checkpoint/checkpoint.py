@@ -22,7 +22,7 @@ from paceline._checkpoint.slots import Slots
 from paceline._checkpoint.ticket import Ticket
 from paceline._native import Image, SavedStep, check_notes_size
 from paceline._rank import progress
-from paceline._rank.flight import CHECKPOINT
+from paceline._rank.flight import CHECKPOINT, RESTORE
 from paceline._rank.phases import in_phase
 from paceline._restore import loading
 from paceline._restore.damage import tell_damaged, tell_passed_over
@@ -337,6 +337,7 @@ class BaseCheckpointer(ABC):
 
     # ---- restoring ----
 
+    @in_phase(RESTORE)
     def restore(self, state: State, *, strict: bool = True) -> int:
         """Fill `state` from the newest complete step that all ranks can read.
 

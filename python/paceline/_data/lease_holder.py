@@ -9,7 +9,7 @@ import time
 from typing import Literal, Self, cast
 
 from paceline._base import launch
-from paceline._data import lease_errors
+from paceline._data import in_hand, lease_errors
 from paceline._data.lease_position import made_in, whereabouts
 from paceline._data.order import Json
 from paceline._native import LeaseOpen, LeaseReader
@@ -17,6 +17,7 @@ from paceline._rank import progress
 
 SCHEMA = "paceline.leases/1"
 SLICE_SECONDS = 0.2  # seconds between two checks for signals while a call waits
+_STAND_SECONDS = 0.5  # until a version is published without its position
 _WORLDS_MAX = 2**22 - 1  # the low bits of a generation that an incarnation has room for
 
 Resume = Literal["acks", "checkpoint"]
@@ -38,6 +39,23 @@ class LeaseHolder:
         self._pid = 0
         self._position: str | None = None
         self._stale = 0  # lost leases that were already reported
+
+    def _show_ordinals(
+        self, ordinals: list[tuple[int, int]], *, is_divisible: bool = False
+    ) -> None:
+        """Tell embedding tables which batch the loop works on."""
+        late = "" if self._open.unit else "late"
+        in_hand.begin(
+            self,
+            in_hand.Batch(
+                data_set=self.name,
+                ordinals=ordinals,
+                rank=self._open.rank,
+                incarnation=self._open.incarnation,
+                obstacle="checkpoint" if self._resume == "checkpoint" else late,
+                is_divisible=is_divisible,
+            ),
+        )
 
     # ---- what a loader adds ----
 
@@ -92,6 +110,25 @@ class LeaseHolder:
         self._open.incarnation = world << 42 | int(time.time() * 1000)
         self._reader_or_none = LeaseReader.open(socket or "", self._ahead, self._open)
         _names.add(self.name)
+        if in_hand.is_wanted():
+            in_hand.keep_stand(self.name, self._stand)
+
+    def _stand(self) -> in_hand.Stand | None:
+        what, losses, _begin, whole, text = self._reader.stand(_STAND_SECONDS)
+        if what != "complete":
+            self._refuse(what, text)
+            return None
+        position: Json = {"data_set": self.name}
+        if self._open.is_stream:
+            lines = (line.partition(" ") for line in text.splitlines())
+            position["partitions"] = [
+                {"name": name, "offset": int(offset)} for offset, _, name in lines]
+            position["whole"] = whole
+        else:
+            parts = (part.partition("-") for part in text.split(",") if part)
+            position["ranges"] = [
+                [int(first), int(last or first) + 1] for first, _, last in parts]
+        return in_hand.Stand(losses, position)
 
     def _refuse(self, what: str, text: str) -> None:
         if what == "fenced":
@@ -104,6 +141,7 @@ class LeaseHolder:
         if self._reader_or_none is not None and self._pid == os.getpid():
             self._reader_or_none.close()
             _names.discard(self.name)
+            in_hand.keep_stand(self.name, None)
         self._reader_or_none = None
         self._drop_all()
 

@@ -162,20 +162,8 @@ class LeasedLoader(LeaseHolder):
                 self._current = None
 
     def _show(self, pieces: list[Piece]) -> None:
-        """Tell embedding tables which batch the loop works on."""
-        if not in_hand.is_wanted():
-            return
-        late = "" if self._open.unit else "late"
-        in_hand.begin(
-            self,
-            in_hand.Batch(
-                data_set=self.name,
-                ordinals=[(piece.begin, piece.end) for piece in pieces],
-                rank=self._open.rank,
-                incarnation=self._open.incarnation,
-                obstacle="checkpoint" if self._resume == "checkpoint" else late,
-            ),
-        )
+        if in_hand.is_wanted():
+            self._show_ordinals([(piece.begin, piece.end) for piece in pieces])
 
     def _put_back(self, pieces: list[Piece]) -> None:
         """Hand these pieces out next, because an ack covers all earlier ordinals of its lease."""

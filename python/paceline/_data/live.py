@@ -1,28 +1,19 @@
-"""Training on a live stream: partitions of a topic, or files that become more.
-
-    clicks = Stream("kafka://host:9092/clicks", decode=parse)
-    for batch in LeasedLoader(clicks, batch=4096, wait=1.0):
-        train(batch)
-
-A worker holds the rest of a partition, and another worker goes on at the next record when it dies.
-"""
+"""Training on a live stream (`Stream`): the loader of a worker, which reads some partitions."""
 
 import logging
-import os
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from paceline._base import arguments
-from paceline._data import lease_errors
+from paceline._data import in_hand, lease_errors
 from paceline._data.lease_holder import SLICE_SECONDS, LeaseHolder, Resume, terms_text
+from paceline._data.live_batch import LiveBatch, LiveReading
 from paceline._data.order import Json
-from paceline.errors import ArgumentError, DataError
-from paceline.sources.live import Record, Source, Start, open_source, scheme_of
-from paceline.sources.secrets import read_secrets
+from paceline._data.stream import Stream
+from paceline.errors import DataError
+from paceline.sources.live import Record, Source
 
 _WHERE = "LeasedLoader"
 _ORDINALS = 2**53
@@ -33,85 +24,6 @@ _FILES_AT_ONCE = 2
 RECORD_BYTES_MAX = 16 << 20
 REFUSED_WINDOW = 10_000
 REFUSED_MOST = 100  # of the window
-
-
-class Stream:
-    """Records that become more: a topic of Kafka, Parquet files, or what a receiver has.
-
-    clicks = Stream("kafka://host:9092/clicks", decode=json.loads, secrets="kafka.toml")
-    clicks = Stream("files:///data/clicks/*.parquet")
-
-    Args:
-        url: `kafka://HOST:PORT[,HOST:PORT]/TOPIC`, `files:///FOLDER/*.parquet`, or
-            `flight://HOST:PORT/STREAM` (see `paceline receive`).
-        decode: makes a sample of a record: of a message's bytes, or of a row as a dict. None: the
-            record is the sample. A record that it refuses (any exception) goes to the quarantine.
-        start: where the first run begins: "earliest" (default), "latest", or a time (Kafka).
-        secrets: a file of mode 0600 with settings of the client, in TOML: "sasl.password" = "…"
-        name: of the data set in the job. None: the topic, or the folder.
-    """
-
-    @arguments.known("Stream")
-    def __init__(
-        self,
-        url: str,
-        *,
-        decode: Callable[[Any], Any] | None = None,
-        start: Start = "earliest",
-        secrets: str | os.PathLike[str] | None = None,
-        name: str | None = None,
-    ) -> None:
-        self.url = arguments.text("Stream", "url", url, bytes_max=2000)
-        self.scheme = scheme_of(url)
-        self.decode = arguments.callback("Stream", "decode", decode)
-        if not isinstance(start, datetime) and start not in ("earliest", "latest"):
-            raise arguments.refuse(
-                "Stream", "start", start, '"earliest", "latest" or a datetime', 'start="earliest"')
-        self.start = start
-        self._secrets = None if secrets is None else os.fspath(secrets)
-        path = url.split("://", 1)[1].partition("/")[2].strip("/")
-        self.of = path
-        folder = os.path.dirname(path) if self.scheme == "files" else path
-        self.name = os.path.basename(folder) or self.scheme if name is None else name
-        arguments.text("Stream", "name", self.name, bytes_max=200)
-
-    def open(self, *, is_first: bool = True) -> Source:
-        """The source. `is_first`: no run of the stream has begun yet; else `start` has passed."""
-        start = self.start if is_first else "earliest"
-        return open_source(self.url, start=start, settings=self._settings())
-
-    def _settings(self) -> dict[str, str]:
-        return {} if self._secrets is None else read_secrets(self._secrets)
-
-
-@dataclass(slots=True)
-class _Reading:
-    """A lease: the rest of a partition, or a part of it that a rewind has left over."""
-
-    lease: int
-    name: str
-    first: int  # the ordinal that `base` has
-    base: int
-    end: int  # ordinal
-    next: int  # ordinal
-
-    def offset(self, ordinal: int) -> int:
-        return self.base + ordinal - self.first
-
-    def ordinal(self, offset: int) -> int:
-        return self.first + offset - self.base
-
-
-class _Batch:
-    """Samples, and how far each lease is done when they are."""
-
-    def __init__(self) -> None:
-        self.samples: list[tuple[int, Any]] = []  # (lease, sample)
-        self.until: dict[int, int] = {}  # by lease: ordinal
-
-    def forget(self, lease: int) -> None:
-        self.until.pop(lease, None)
-        self.samples = [one for one in self.samples if one[0] != lease]
 
 
 class LiveLoader(LeaseHolder):
@@ -157,16 +69,17 @@ class LiveLoader(LeaseHolder):
         self._open.terms = terms_text(self._terms())
         self._look_seconds = min(_LOOK_SECONDS, seconds / 4)
         self._source_or_none: Source | None = None
-        self._readings: dict[str, _Reading] = {}  # by partition
+        self._readings: dict[str, LiveReading] = {}  # by partition
         self._told: set[str] = set()  # partitions that the ledger knows from this process
-        self._again: deque[_Batch] = deque()  # handed out, and not done
-        self._current: _Batch | None = None
-        self._gathered: _Batch | None = None
+        self._again: deque[LiveBatch] = deque()  # handed out, and not done
+        self._current: LiveBatch | None = None
+        self._gathered: LiveBatch | None = None
         self._polled: deque[Record] = deque()  # read, and in no batch yet
         self._looked = 0.0
         self._is_running = False
         self._checked = 0  # records that decode got
-        self._refused_at: deque[int] = deque()  # of the last REFUSED_WINDOW: by `_checked`
+        # Of the last REFUSED_WINDOW, by `_checked`, and at most one more than are allowed.
+        self._refused_at: deque[int] = deque(maxlen=REFUSED_MOST + 1)
         self.refused = 0  # records that decode refused in this process
         self.lost = 0  # batches that were acknowledged too late
 
@@ -179,29 +92,25 @@ class LiveLoader(LeaseHolder):
         self._is_running = True
         try:
             while True:
-                batch = self._again.popleft() if self._again else self._gather()
-                if not batch.samples:
-                    self._ack(batch)
-                    continue
-                yield from self._hand_out(batch)
+                yield from self._hand_out(self._again.popleft() if self._again else self._gather())
         finally:
             self._is_running = False
 
     def soon(self, seconds: float) -> Iterator[Any]:
         """The next batch; nothing if no record comes within these seconds."""
-        batch = self._again.popleft() if self._again else self._gather(seconds)
-        if batch.samples:
-            yield from self._hand_out(batch)
-        else:
-            self._ack(batch)
+        yield from self._hand_out(self._again.popleft() if self._again else self._gather(seconds))
 
-    def _hand_out(self, batch: _Batch) -> Iterator[Any]:
+    def _hand_out(self, batch: LiveBatch) -> Iterator[Any]:
+        """Yield the samples, if there are any."""
         self._current = batch
-        samples = [sample for _lease, sample in batch.samples]
+        self._show(batch)
+        samples = [sample for _lease, _ordinal, sample in batch.samples]
         try:
-            yield self._made_of(samples)
+            if samples:
+                yield self._made_of(samples)
             self.done()
         finally:
+            in_hand.end(self)
             if self._current is not None:  # the loop ended in this batch
                 self._again.appendleft(self._current)
                 self._current = None
@@ -213,11 +122,25 @@ class LiveLoader(LeaseHolder):
 
     def done(self) -> None:
         """Acknowledge the last batch now, and not only when the loop asks for the next one."""
-        batch, self._current = self._current, None
-        if batch is not None:
+        batch = self._current
+        if batch is None:
+            return
+        shown = in_hand.of(self)
+        if shown is not None and shown.parts:
+            # Tables have a part of it. They apply each record once, so the loop gets the parts.
+            self._again.extendleft(reversed(batch.cut(shown.parts)))
+        elif shown is not None and not (shown.is_pushed or shown.obstacle):
+            in_hand.leave_out(shown)
+        self._current = None
+        in_hand.end(self)
+        if shown is None or not shown.parts:
             self._ack(batch)
 
-    def _ack(self, batch: _Batch) -> None:
+    def _show(self, batch: LiveBatch) -> None:
+        if in_hand.is_wanted() and batch.until:
+            self._show_ordinals(batch.ranges(), is_divisible=True)
+
+    def _ack(self, batch: LiveBatch) -> None:
         for lease, until in batch.until.items():
             if not self._reader.ack(lease, until):
                 self.lost += 1
@@ -226,9 +149,9 @@ class LiveLoader(LeaseHolder):
 
     # ---- records ----
 
-    def _gather(self, patience_max: float | None = None) -> _Batch:
+    def _gather(self, patience_max: float | None = None) -> LiveBatch:
         """The next samples: as many as a batch has, or fewer after `wait`, or none for now."""
-        batch = self._gathered = _Batch()
+        batch = self._gathered = LiveBatch()
         try:
             self._fill(batch, patience_max)
         except BaseException:
@@ -239,7 +162,7 @@ class LiveLoader(LeaseHolder):
             self._gathered = None
         return batch
 
-    def _fill(self, batch: _Batch, patience_max: float | None) -> None:
+    def _fill(self, batch: LiveBatch, patience_max: float | None) -> None:
         size = self.batch or 1
         until: float | None = None
         if time.monotonic() - self._looked >= self._look_seconds:
@@ -255,7 +178,9 @@ class LiveLoader(LeaseHolder):
                 self._look()
                 if not batch.samples and batch.until:
                     break  # only refused records so far
-            self._take()
+            self._take(batch)
+            if not self._polled and not batch.samples:
+                in_hand.wait()
             if not self._polled:
                 patience = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - now)
                 self._polled += self._source.poll(size - len(batch.samples), max(patience, 0.0))
@@ -263,9 +188,9 @@ class LiveLoader(LeaseHolder):
             if batch.samples and until is None:
                 until = time.monotonic() + self._wait
 
-    def _take_polled(self, batch: _Batch, size: int) -> None:
+    def _take_polled(self, batch: LiveBatch, size: int) -> None:
         """Moves polled records into the batch, until it has `size` samples."""
-        polled, samples, until = self._polled, batch.samples, batch.until
+        polled, samples, begin, until = self._polled, batch.samples, batch.begin, batch.until
         readings, decode = self._readings, self.stream.decode
         while polled and len(samples) < size:
             record = polled[0]
@@ -285,21 +210,24 @@ class LiveLoader(LeaseHolder):
             except Exception as error:
                 refusal = error
             # Only now: an interrupted decode has not made anything of the record.
-            reading.next = until[reading.lease] = ordinal + 1
+            lease = reading.lease
+            if lease not in until:
+                begin[lease] = reading.next
+            reading.next = until[lease] = ordinal + 1
             polled.popleft()
             self._checked += 1
             if refusal is None:
-                samples.append((reading.lease, sample))
+                samples.append((lease, ordinal, sample))
             else:
                 self._refuse_record(reading, ordinal, refusal)
 
-    def _take_unusual(self, record: Record, batch: _Batch) -> None:
+    def _take_unusual(self, record: Record, batch: LiveBatch) -> None:
         """Of a reading that is over, of a gap, or outside what the lease has left."""
         reading = self._readings.get(record.partition)
         if reading is None:
             return
         if record.is_gap:
-            self._skip(reading, record.offset)
+            self._skip(reading, record.offset, batch)
             return
         ordinal = reading.ordinal(record.offset)
         if ordinal < reading.next:
@@ -313,10 +241,10 @@ class LiveLoader(LeaseHolder):
                 is_final=True,
             )
         # Others have done what follows the lease's part.
-        reading.next = batch.until[reading.lease] = reading.end
+        batch.advance(reading, reading.end)
         self._source.close(reading.name)
 
-    def _refuse_record(self, reading: _Reading, ordinal: int, error: Exception) -> None:
+    def _refuse_record(self, reading: LiveReading, ordinal: int, error: Exception) -> None:
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:300]
         self._reader.gap(reading.lease, ordinal, ordinal + 1, True, why)
         self.refused += 1
@@ -376,7 +304,7 @@ class LiveLoader(LeaseHolder):
         reader.touch()
         self._refuse_lost()
 
-    def _take(self) -> None:
+    def _take(self, batch: LiveBatch) -> None:
         for reading in [one for one in self._readings.values() if one.next >= one.end]:
             self._stop(reading)  # all of it is handed out
         while self._source.is_eager or len(self._readings) < _FILES_AT_ONCE:
@@ -386,8 +314,11 @@ class LiveLoader(LeaseHolder):
                 return
             base, _, name = text.partition("\n")
             first = begin - begin % _PARTITION
-            reading = _Reading(lease, name, first, int(base), end, begin)
-            if (older := self._readings.get(name)) is not None:
+            reading = LiveReading(lease, name, first, int(base), end, begin)
+            older = self._readings.get(name)
+            if older is not None and not self._reader.holds(older.lease):
+                self._forget(older.lease)  # this lease has its rest
+            elif older is not None:
                 # Two parts of one partition: one after the other, by the ledger.
                 self._reader.give_back(lease)
                 if older.next >= older.end:
@@ -397,9 +328,9 @@ class LiveLoader(LeaseHolder):
             at = self._source.open(name, offset)
             self._readings[name] = reading
             if at > offset:
-                self._skip(reading, at)
+                self._skip(reading, at, batch)
 
-    def _skip(self, reading: _Reading, at: int) -> None:
+    def _skip(self, reading: LiveReading, at: int, batch: LiveBatch) -> None:
         """Retention has eaten the records up to offset `at`."""
         until = min(reading.ordinal(at), reading.end)
         if until <= reading.next:
@@ -408,11 +339,9 @@ class LiveLoader(LeaseHolder):
         logging.getLogger("paceline").warning(
             "a gap in the stream %s, partition %s: %s", self.name, reading.name, why)
         self._reader.gap(reading.lease, reading.next, until, False, why)
-        reading.next = until
-        if self._gathered is not None:
-            self._gathered.until[reading.lease] = until
+        batch.advance(reading, until)
 
-    def _stop(self, reading: _Reading) -> None:
+    def _stop(self, reading: LiveReading) -> None:
         if self._readings.get(reading.name) is reading:
             del self._readings[reading.name]
             self._source.close(reading.name)
@@ -430,6 +359,13 @@ class LiveLoader(LeaseHolder):
         self._again = deque(batch for batch in self._again if batch.samples or batch.until)
 
     # ---- what the holder of leases asks ----
+
+    def _connect(self) -> None:
+        # The ledger frees records that the tables have lost. Batches have no common borders.
+        if in_hand.is_wanted() and self._resume == "acks":
+            self._open.unit = 1
+            self._open.terms = terms_text({**self._terms(), "tables": True})
+        super()._connect()
 
     def _drop_all(self) -> None:
         for reading in list(self._readings.values()):
@@ -460,28 +396,3 @@ class LiveLoader(LeaseHolder):
         self._told.clear()
         if source is not None:
             source.close()
-
-
-def refuse_options(options: dict[str, Any], names: tuple[str, ...]) -> None:
-    """Raise ArgumentError for arguments of data sets of fixed size."""
-    for name in (*names, "drop_last", "uneven"):
-        if name in options:
-            raise _of_no_stream(
-                name, "a stream has no epochs and no equal shares; a lease is a whole partition")
-
-
-def refuse_reading(options: dict[str, Any], names: Iterable[str]) -> None:
-    """Raise ArgumentError for arguments of a DataLoader."""
-    for name in names:
-        if name in options:
-            raise _of_no_stream(
-                name, "a stream is read in this process, without the workers of a DataLoader")
-
-
-def _of_no_stream(name: str, why: str) -> ArgumentError:
-    return ArgumentError(
-        what=f"{_WHERE} has no argument {name} for a stream",
-        where=_WHERE,
-        why=why,
-        fix=f"leave {name} out",
-    )

@@ -8,9 +8,10 @@
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol, cast
 
-from paceline._data.live import LiveLoader, Stream, refuse_options
+from paceline._data.live import LiveLoader
 from paceline._data.loader import must_be_ordered
 from paceline._data.order import Json, Ordered
+from paceline._data.stream import Stream, refuse_options
 from paceline.errors import ArgumentError, DataError
 
 SCHEMA = "paceline.then/1"

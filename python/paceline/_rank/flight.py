@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from paceline._native import FlightWriter
 
 # The numbers of model/flight_ring.h.
-START, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, COMPILE, EVALUATION, UNKNOWN, END = range(10)
+START, DATA, FORWARD, BACKWARD, OPTIMIZER, CHECKPOINT, COMPILE, EVALUATION, UNKNOWN = range(9)
+END, RESTORE = 9, 10
 
 _OURS = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # torch's file with `all_reduce` and the like.

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from paceline._base import arguments
 from paceline._rank import progress
+from paceline._rank.flight import RESTORE
+from paceline._rank.phases import in_phase
 from paceline._restore.damage import READ_RIGHTS
 from paceline._restore.fetching import at_hand, newer
 from paceline._restore.images import Images, UnreadableError
@@ -67,6 +69,7 @@ def ask(work: Restoring, framework: Framework, state: State) -> None:
         work.leave_rest(state)
 
 
+@in_phase(RESTORE)
 def load_with(
     framework: Framework, path: str | os.PathLike[str], state: State, *, strict: bool
 ) -> Loaded:

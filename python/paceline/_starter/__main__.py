@@ -36,6 +36,7 @@ _ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
     "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",  # pyarrow's, under datasets and Ray
 }
 
 
@@ -57,9 +58,11 @@ def main(arguments: list[str] | None = None) -> None:
     # Not SIG_IGN: a fresh interpreter started from here would inherit it.
     signal.signal(signal.SIGINT, _ignore)
     post = _take_post(options)
-    _tell_ready(options.ready_fd)
+    is_heard = _tell_ready(options.ready_fd)
     if post is None:
         return
+    if not is_heard:
+        _leave(post)  # whoever wanted it has ended, before any import
     with suppress(PermissionError):  # already a group leader, made by the parent
         os.setsid()
     # Before any import, because a logging handler keeps the stream that it finds.
@@ -204,13 +207,16 @@ def _write_info(options: argparse.Namespace) -> None:
     write_whole(options.info, json.dumps(info))
 
 
-def _tell_ready(fd: int) -> None:
+def _tell_ready(fd: int) -> bool:
+    """False: nobody waits for it any more."""
     if fd >= 0:
         try:
             os.write(fd, b"1")
             os.close(fd)
         except OSError as error:
             print(f"starter_ready_fd error={error.strerror}", flush=True)
+            return False
+    return True
 
 
 def _preload(post: Post, tried: set[str]) -> str | None:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import TypeVar, cast
 
 from paceline._base import launch
+from paceline._data import in_hand
 from paceline._native import Tables
 from paceline._rank import progress
 from paceline.embedding import table_errors
@@ -29,6 +30,23 @@ def tables() -> Tables:
     if _pid != os.getpid():
         raise table_errors.of_another_process(_pid, os.getpid())
     return _tables
+
+
+def leave_out(batch: in_hand.Batch) -> None:
+    """Count a batch as applied on all tables, without gradients.
+
+    Raises:
+        TableError: the tables refuse it, or a server was away for too long.
+    """
+    rest = [batch.ordinals]
+    while rest:
+        ordinals = rest.pop()
+        answer, why = wait(lambda some=ordinals: tables().push(
+            batch.data_set, some, batch.rank, batch.incarnation, 0, []))
+        if answer == "overlaps":
+            rest += [[part] for part in tables().parts()]
+        elif answer not in ("applied", "skipped"):
+            raise table_errors.refused(batch, answer, why)
 
 
 def wait(call: Callable[[], T | None]) -> T:

@@ -117,7 +117,7 @@ class Table:
 
 
 def _open(name: str, dim: int, optimizer: Rule, seed: int, scale: float, budget: int) -> int:
-    in_hand.want()
+    in_hand.want(port.leave_out)
     spec = optimizer.spec()
     try:
         return port.wait(lambda: port.tables().open(name, dim, spec, seed, scale, budget))

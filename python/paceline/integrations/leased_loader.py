@@ -12,7 +12,7 @@ from paceline._data import leases as data_leases
 from paceline._data.lease_holder import Resume
 from paceline._data.lease_piece import Piece
 from paceline._data.leases import Policy
-from paceline._data.live import Stream, refuse_reading
+from paceline._data.stream import Stream, refuse_reading
 from paceline._data.then import OF_HISTORY, made_for
 from paceline.integrations.elastic_loader import (
     Reading,
@@ -31,9 +31,10 @@ def _of_live(options: dict[str, Any]) -> dict[str, Any]:
 
     Other arguments are those of a history before the stream.
     """
+    size = arguments.count("LeasedLoader", "batch_size", options.get("batch_size", 1))
     return {
         **{key: value for key, value in options.items() if key in _OF_LIVE},
-        "batch": options.get("batch_size", 1),
+        "batch": size,
         "collate": options.get("collate_fn") or default_collate,
     }
 
@@ -105,7 +106,8 @@ class LeasedLoader(data_leases.LeasedLoader):
     )
     def __init__(self, data: Any, *, batch_size: int = 1, **options: Unpack[_Options]) -> None:
         reading, leases = split(options)
-        super().__init__(ordered(data), batch=batch_size, **leases)
+        size = arguments.count("LeasedLoader", "batch_size", batch_size)
+        super().__init__(ordered(data), batch=size, **leases)
         self._restores = 0
         self._chance = torch.Generator()  # seeds workers; the script's generator is not used
         self._ahead_pieces: deque[list[Piece]] = deque()  # handed to the DataLoader, in order

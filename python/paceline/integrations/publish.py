@@ -1,6 +1,7 @@
 """Publishes versions of tables and dense parameters for serving, while the training goes on."""
 
-import logging
+import atexit
+import fcntl
 import os
 import shutil
 import threading
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from paceline._base import arguments, launch
+from paceline._base.once_a_minute import OnceAMinute
 from paceline._data import in_hand
 from paceline.embedding import port
 from paceline.errors import DataError
@@ -20,7 +22,8 @@ from paceline.serving import versions
 from paceline.serving.versions import Current
 
 WHOLE_EVERY = 100  # versions
-_TELL_SECONDS = 60.0
+_LOCK_SECONDS = 5.0
+_TRIES = 3  # to read rows between two losses of servers
 
 
 @dataclass(slots=True)
@@ -42,8 +45,8 @@ class Publish:
 
     A version has the rows that changed since the one before. Every hundredth, the first one, and
     one after a lost table server have all rows. The rows are read in `step`; a thread writes them.
-    In a job with several workers the first one publishes. If a version cannot be written, the
-    training goes on, and the next one has its rows, too.
+    In a job with several workers the first one publishes, and once more when it ends. If a version
+    cannot be written, the training goes on, and the next one has its rows, too.
 
     Args:
         directory: where versions go; `paceline.serving.Reader` and `paceline serve` read there.
@@ -52,6 +55,7 @@ class Publish:
 
     Raises:
         ArgumentError: an argument has a wrong type or value.
+        DataError: another process publishes into this directory, or it cannot be written.
     """
 
     @arguments.known("Publish")
@@ -68,21 +72,46 @@ class Publish:
                                        wanted="seconds, 0.01 to 86,400", fix="every=1.0")
         self._next = time.monotonic()
         self._thread: threading.Thread | None = None
-        self._told = 0.0
+        self._teller = OnceAMinute()
+        self._position: Any = None  # of the newest version
+        self._is_behind = False  # steps came after the newest version
+        self._lock: Any = None
         if launch.table_worker() in (None, 0):
+            self._lock = _lock(self.directory)
             _remove_torn(self.directory)
-            optimizer.after_step(self._tick)
+            optimizer.after_step(self._after_step)
+            in_hand.while_waiting(self._tick_idle)
+            atexit.register(self._finish)
 
     def now(self) -> None:
         """Publish a version now, and wait until it is written. Raises OSError if it cannot be."""
         self._join()
+        self._is_behind = False
         self._write(*self._read())
 
     def _join(self) -> None:
         if self._thread is not None:
             self._thread.join()
 
-    def _tick(self) -> None:
+    def _finish(self) -> None:
+        """When the process ends: the steps that no version has yet."""
+        self._join()
+        if not self._is_behind:
+            return
+        try:
+            self.now()
+        except (OSError, DataError) as error:
+            self._tell(error)
+
+    def _after_step(self) -> None:
+        self._is_behind = True
+        self._tick()
+
+    def _tick_idle(self) -> None:
+        """While the loop waits for records: what came before, here or on other workers."""
+        self._tick(is_idle=True)
+
+    def _tick(self, *, is_idle: bool = False) -> None:
         is_busy = self._thread is not None and self._thread.is_alive()
         if time.monotonic() < self._next or is_busy:
             return
@@ -92,6 +121,13 @@ class Publish:
         except OSError as error:
             self._tell(error)
             return
+        _, manifest, rows = version
+        is_same = manifest["position"] in (None, self._position) and not any(
+            one.keys or one.is_whole for one in rows)
+        if is_idle and is_same:
+            return
+        self._position = manifest["position"]
+        self._is_behind = False
         self._thread = threading.Thread(target=self._try_to_write, args=version, daemon=False)
         self._thread.start()
 
@@ -105,13 +141,24 @@ class Publish:
             "schema": versions.SCHEMA,
             "version": version,
             "made": time.time(),
-            "batch": None if batch is None or not batch.is_pushed else {
+            "batch": None if batch is None or not batch.is_pushed or batch.parts else {
                 "data_set": batch.data_set, "ordinals": batch.ordinals},
             "dense": self._optimizer.dense_shapes(),
         }
         wants_all = version % WHOLE_EVERY == 0 or not known
-        rows = [self._rows_of(name, number, dim, version, wants_all=wants_all)
-                for name, number, dim in self._optimizer.every_table()]
+        rows: list[_Rows] = []
+        # The rows have what is done before they are read, unless a server is lost meanwhile and
+        # begins again with older rows.
+        for _ in range(_TRIES):
+            before = in_hand.stands()
+            rows = [self._rows_of(name, number, dim, version, wants_all=wants_all)
+                    for name, number, dim in self._optimizer.every_table()]
+            after = in_hand.stands() if before is not None else None
+            is_known = before is not None and after is not None and (
+                [one.losses for one in before] == [one.losses for one in after])
+            manifest["position"] = [one.position for one in before or []] if is_known else None
+            if is_known or before is None or after is None:
+                break
         is_whole = all(one.is_whole for one in rows)
         manifest["parent"] = None if is_whole else known[-1]
         return version, manifest, rows
@@ -145,9 +192,10 @@ class Publish:
         except BaseException:
             shutil.rmtree(part, ignore_errors=True)
             raise
-        current = versions.read_current(self.directory)
-        if current is None or not current.is_pinned:
-            versions.write_current(self.directory, Current(version))
+        with versions.locked(self.directory, "CURRENT.lock"):
+            current = versions.read_current(self.directory)
+            if current is None or not current.is_pinned:
+                versions.write_current(self.directory, Current(version))
         if versions.is_whole(manifest):  # no other version makes older ones superfluous
             self._prune()
 
@@ -160,13 +208,39 @@ class Publish:
                 shutil.rmtree(versions.place_of(self.directory, number), ignore_errors=True)
 
     def _tell(self, error: Exception) -> None:
-        """At most once a minute."""
-        now = time.monotonic()
-        if now - self._told >= _TELL_SECONDS or not self._told:
-            self._told = now
-            logging.getLogger("paceline").warning(
-                "no version for serving was written into %s: %s; the training goes on",
-                self.directory, error)
+        self._teller.tell("no version for serving was written into %s: %s; the training goes on",
+                          self.directory, error)
+
+
+def _lock(directory: Path) -> Any:
+    """Held until the process ends. Two trainings would take turns in what is served."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        file = open(os.open(directory / "publisher.lock", flags, 0o644), "w")  # noqa: SIM115
+    except OSError as error:
+        raise DataError(
+            what="versions cannot be published here",
+            where=str(directory),
+            why=str(error),
+            fix="a directory that this process may write",
+        ) from None
+    until = time.monotonic() + _LOCK_SECONDS  # a process that was killed may just be ending
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return file
+        except BlockingIOError:
+            if time.monotonic() < until:
+                time.sleep(0.05)
+                continue
+            file.close()
+            raise DataError(
+                what="another training publishes here",
+                where=str(directory),
+                why="a process that runs holds its file `publisher.lock`",
+                fix="end that training, or give each its own directory",
+            ) from None
 
 
 def _remove_torn(directory: Path) -> None:

@@ -5,7 +5,9 @@ from typing import Any, Literal, cast
 import torch
 
 from paceline._base import arguments
+from paceline._data import in_hand
 from paceline._native import Bags
+from paceline.embedding import table_errors
 from paceline.embedding.port import Memory
 from paceline.embedding.table import Table
 
@@ -24,11 +26,14 @@ class _LookUp(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, _anchor: torch.Tensor, table: Table, bags: Bags) -> torch.Tensor:
-        ctx.table, ctx.bags = table, bags
+        ctx.table, ctx.bags, ctx.batch = table, bags, in_hand.current()
         return _look_up(table, bags, is_training=True)
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[None, None, None]:
+        batch = in_hand.current()
+        if ctx.batch is not None and batch is not None and ctx.batch is not batch:
+            raise table_errors.of_another_batch(ctx.table.name, batch)
         pooled = _on_cpu(gradients[0], torch.float32)
         ctx.table.note(ctx.bags, memory_of(pooled))
         return None, None, None

@@ -86,7 +86,8 @@ class Optimizer:
         """Push the gradients of this batch, and take the newest dense parameters.
 
         Returns when all tables have answered, so that the loader may acknowledge the batch. The
-        gradients are cleared.
+        gradients are cleared. If tables have a part of a stream's batch from an earlier worker, the
+        loop gets the batch again in smaller ones.
         """
         batch = in_hand.current()
         if batch is None:
@@ -152,6 +153,9 @@ class Optimizer:
                 batch.data_set, batch.ordinals, batch.rank, batch.incarnation, _RECOVERY, gradients
             )
         )
+        if answer == "overlaps" and batch.is_divisible:
+            batch.parts = port.tables().parts()
+            return
         if answer == "not finite":
             raise table_errors.not_finite(batch, why)
         if answer not in ("applied", "skipped"):

@@ -61,7 +61,7 @@ def compile_blocks(work: Work, talk: Talk, choice: Compile) -> str:
 def why_not(work: Work, modules: list[nn.Module]) -> str:
     """Why blocks of this plan are not compiled, whatever it would gain; "" if they may be."""
     plan = work.plan
-    if plan.is_pipeline or plan.shard or plan.tensor > 1 or plan.recompute or plan.unused:
+    if plan.recompute != "none" or plan.is_pipeline or plan.shard or plan.tensor > 1 or plan.unused:
         return "blocks are compiled where each rank is a replica of the whole model"
     return "" if len(modules) > 1 else "no block of the model is repeated"
 

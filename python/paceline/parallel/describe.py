@@ -107,6 +107,7 @@ def study(
         "no_pipeline": _no_pipeline(layers, few, cuts),
         "no_tensor": division.why,
         "tensor_divides": division.divides,
+        "sequence_divides": _tokens(rows, few),
     }
     _must_be_small(summary, type(model).__qualname__)
     return Study(summary, layers, division, asked, rows, few, more)
@@ -115,6 +116,16 @@ def study(
 def text_of(summary: Json) -> str:
     """The summary as the planner reads it."""
     return json.dumps(summary, separators=(",", ":"))
+
+
+def _tokens(rows: list[Json], seen: list[Seen]) -> int:
+    """The length of the sequences that ranks can divide; 0 if no layer's can be divided."""
+    lengths = {
+        one.output.shape[1] if one.output and len(one.output.shape) > 1 else 1
+        for row, one in zip(rows, seen, strict=True)
+        if "sequence" in row.get("tensor", {})
+    }
+    return math.gcd(*lengths)
 
 
 def _no_pipeline(layers: Layers, seen: list[Seen], cuts: dict[int, str]) -> str:
@@ -142,6 +153,10 @@ def _row(
         "saved": _each(one.saved, two.saved),
         "output": _each(*output),
     }
+    kept = _each(one.kept, two.kept)
+    if 0 < kept < row["saved"]:  # otherwise selective recomputation saves nothing
+        again = min(_each(one.again, two.again), row["flops"])
+        row["selective"] = {"kept": kept, "flops": again}
     if place in cuts:
         row["cut"] = cuts[place]
     return row
@@ -230,7 +245,10 @@ def _follow(rows: list[Json], first: int, place: int) -> bool:
     if any(a[key] != b[key] for key in keys) or a.get("cut") != b.get("cut"):
         return False
     splits = [one.get("tensor", {}) for one in (a, b)]
-    if any(splits[0].get(key) != splits[1].get(key) for key in ("parameters", "exchanges")):
+    keys = ("parameters", "exchanges", "sequence")
+    if any(splits[0].get(key) != splits[1].get(key) for key in keys):
+        return False
+    if a.get("selective") != b.get("selective"):
         return False
     pattern, number = _numbered(a["name"])
     return number >= 0 and _numbered(b["name"]) == (pattern, number + place - first)

@@ -23,7 +23,7 @@ from paceline.parallel.batch import Loss
 from paceline.parallel.compiled import CHOICES, Compile, compile_blocks
 from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, text_of
 from paceline.parallel.errors import PlanError
-from paceline.parallel.execute import Work, executor_for
+from paceline.parallel.execute import Work, executor_for, must_take
 from paceline.parallel.given import must_be_given, must_be_made
 from paceline.parallel.job import CORRECTED, Job, MakeScheduler, PlanNote, Whole
 from paceline.parallel.move import Mover, may_move, told_as
@@ -36,7 +36,8 @@ from paceline.parallel.told import tell_agent, told_of_move
 _WHERE = "parallelize"
 _PLAN_BYTES_MAX = 32 << 20
 # Axes of a plan that a script may limit.
-_WISHES = ("data", "pipeline", "tensor", "shard", "recompute", "schedule", "micro_batches")
+_WISHES = ("data", "pipeline", "tensor", "shard", "recompute", "schedule", "micro_batches",
+           "virtual_stages", "sequence")  # fmt: skip
 
 
 def parallelize(
@@ -70,7 +71,7 @@ def parallelize(
         scheduler: makes a learning-rate scheduler of an optimizer; it advances at each step.
         plan: a plan to carry out, in the form of `paceline plan --json`. None: the best one.
         cluster: the devices and links to plan for. None: they are measured, in 2 s at most.
-        wishes: limits of the search, such as {"pipeline": [1, 2], "recompute": [False]}.
+        wishes: limits of the search, such as {"pipeline": [1, 2], "recompute": ["none"]}.
         checkpointer: the plan in its newest checkpoint is used again for the same devices.
         compiled: "auto" compiles the model's repeated block where that makes steps faster.
 
@@ -338,10 +339,18 @@ def _work(
             made[key] = dist.new_group(list(key))
         return made[key]
 
+    def in_order(ranks: list[int]) -> Any:
+        # torch's schedules with virtual stages give stage i to the i-th rank of the group.
+        # `new_group` sorts the ranks by their numbers, unless it is told not to.
+        if not plan.orders_many or ranks == sorted(ranks):
+            return group(ranks)
+        must_take(dist.new_group, "sort_ranks", plan.told())
+        return dist.new_group(ranks, sort_ranks=False)
+
     stages = range(len(plan.stages))
     replicas = [[group(ranks) for ranks in plan.replicas(stage)] for stage in stages]
     parts = [[group(ranks) for ranks in plan.parts(stage)] for stage in stages]
-    pipelines = [group(ranks) for ranks in plan.pipelines()]
+    pipelines = [in_order(ranks) for ranks in plan.pipelines()]
     own = plan.place(talk.rank)
     return Work(
         model=model, study=studied, plan=plan, place=own, device=place, loss=loss, example=example,
@@ -359,7 +368,8 @@ def _whole(work: Work) -> list[Whole]:
     stages = work.plan.stages
     owners: dict[str, int] = {}
     for stage in stages:
-        for name in work.layers.names[stage.begin : stage.end]:
+        names = [one for begin, end in stage.chunks for one in work.layers.names[begin:end]]
+        for name in names:
             for key in work.model.get_submodule(name).state_dict():
                 owners.setdefault(f"{name}.{key}" if name else key, stage.ranks[0])
     return [

@@ -38,7 +38,8 @@ def noted(plan: ParallelPlan, rank: int, question: str, device: str) -> PlanErro
     is_kept = _write(path, limits(question) | {device: int(needed * _LESS)})
     fix = "start again: paceline then chooses a plan that needs less memory"
     if not is_kept:
-        fix = f'wishes={{"recompute": [True]}}, or a plan of less memory; {path} cannot be written'
+        wish = 'wishes={"recompute": ["full"]}'
+        fix = f"{wish}, or a plan of less memory; {path} cannot be written"
     return PlanError(
         what=f"rank {rank} ran out of memory in its first step",
         where=f"{device}, {plan.told()}",

@@ -158,7 +158,7 @@ def may_move(answer: Answer, checkpointer: Any) -> bool:
     themselves, and a launcher that starts ranks again.
     """
     plan = answer.plan
-    if not plan.is_pipeline or plan.tensor > 1 or checkpointer is None:
+    if not plan.is_pipeline or plan.tensor > 1 or plan.orders_many or checkpointer is None:
         return False
     if launch.agent_socket() is None or not answer.cluster:
         return False
@@ -177,12 +177,18 @@ class Costs:
     flops: float
     saved: float
     fixed: float
+    again: float = 0.0  # bytes and operations that selective recomputation computes again
+    again_flops: float = 0.0
 
 
 def costs_of(work: Work) -> list[Costs]:
     width = work.study.summary["bytes"]["compute"]
-    return [Costs(row["flops"], row["saved"], row["parameters"] * width)
-            for row in work.study.rows]  # fmt: skip
+    found: list[Costs] = []
+    for row in work.study.rows:
+        keep = row.get("selective", {"kept": row["saved"], "flops": 0})
+        found.append(Costs(row["flops"], row["saved"], row["parameters"] * width,
+                           max(0, row["saved"] - keep["kept"]), keep["flops"]))  # fmt: skip
+    return found
 
 
 def stage_seconds(plan: ParallelPlan, layers: list[Costs], cluster: str) -> list[float]:
@@ -190,7 +196,7 @@ def stage_seconds(plan: ParallelPlan, layers: list[Costs], cluster: str) -> list
     fields = json.loads(cluster)
     kinds = {one["name"]: one for one in fields["types"]}
     types = [kinds[one["type"]] for one in fields["groups"] for _ in range(one["count"])]
-    forwards = 4 if plan.recompute else 3  # a backward pass takes two forward passes
+    forwards = 4 if plan.recompute == "full" else 3  # a backward pass takes two forward passes
     found: list[float] = []
     for stage in plan.stages:
         total = 0.0
@@ -201,6 +207,9 @@ def stage_seconds(plan: ParallelPlan, layers: list[Costs], cluster: str) -> list
                 samples = one.flops / kind["flops"] + one.saved / kind["bandwidth"]
                 once = one.fixed / kind["bandwidth"] + kind["launch"]
                 total += forwards * (share * samples + plan.micro_batches * once)
+                if plan.recompute == "selective" and one.again:
+                    again = one.again_flops / kind["flops"] + one.again / kind["bandwidth"]
+                    total += share * again + plan.micro_batches * kind["launch"]
         found.append(total / len(stage.ranks))
     return found
 

@@ -1,7 +1,7 @@
 """A parallel plan as the executor reads it; docs/formats/parallel_plan.md specifies the text."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 
@@ -12,8 +12,15 @@ class Stage:
     """
 
     begin: int
-    end: int  # the first layer after the stage
+    end: int  # the first layer after the stage, or after its first chunk
     ranks: list[int]
+    # Further chunks of layers as (begin, end), if stages are interleaved.
+    later: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
+
+    @property
+    def chunks(self) -> list[tuple[int, int]]:
+        """All chunks of layers, each as (begin, end)."""
+        return [(self.begin, self.end), *self.later]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +42,7 @@ class ParallelPlan:
     data: int
     tensor: int
     shard: bool
-    recompute: bool
+    recompute: str  # "none", "full" or "selective"
     micro_batches: int
     schedule: str
     stages: list[Stage]
@@ -43,6 +50,7 @@ class ParallelPlan:
     unused: list[int]
     memory: list[int]  # predicted bytes of a rank, for each stage
     because: str
+    sequence: bool  # whether the ranks that share layers also divide sequences
     step_seconds: float  # of a step, as predicted; 0: the plan does not say
     own_seconds: float  # of it, what the slowest replica computes; 0: the plan does not say
 
@@ -50,12 +58,21 @@ class ParallelPlan:
     def parse(cls, text: str) -> Self:
         """Reads the text of a plan that the planner has checked."""
         fields: dict[str, Any] = json.loads(text)
-        stages = [Stage(*one["layers"], ranks=one["ranks"]) for one in fields["stages"]]
-        names = ("model", "global_batch", "data", "tensor", "shard", "recompute", "micro_batches",
+        stages = [
+            Stage(*one["layers"], ranks=one["ranks"],
+                  later=[(a, b) for a, b in one.get("later", [])])
+            for one in fields["stages"]
+        ]  # fmt: skip
+        recompute = fields["recompute"]
+        if isinstance(recompute, bool):  # plans of older versions
+            recompute = "full" if recompute else "none"
+        names = ("model", "global_batch", "data", "tensor", "shard", "micro_batches",
                  "schedule", "shares", "unused")  # fmt: skip
         return cls(
             text=text,
             stages=stages,
+            recompute=recompute,
+            sequence=bool(fields.get("sequence", False)),
             memory=[int(one) for one in fields["predicted"]["memory"]],
             because=str(fields.get("because", "")),
             step_seconds=float(fields["predicted"].get("step", 0.0)),
@@ -75,6 +92,21 @@ class ParallelPlan:
     @property
     def is_pipeline(self) -> bool:
         return len(self.stages) > 1
+
+    @property
+    def virtual_stages(self) -> int:
+        """Chunks of layers of each stage; above 1 the stages are interleaved."""
+        return len(self.stages[0].chunks)
+
+    @property
+    def orders_many(self) -> bool:
+        """Whether torch's schedule is one of several stages a rank, which also takes one."""
+        return self.virtual_stages > 1 or self.schedule == "zero-bubble"
+
+    def virtual(self) -> list[tuple[int, int]]:
+        """The layers of each virtual stage, in the order in which a micro-batch passes them."""
+        return [chunk for row in zip(*(one.chunks for one in self.stages), strict=True)
+                for chunk in row]  # fmt: skip
 
     @property
     def size(self) -> int:
@@ -106,7 +138,12 @@ class ParallelPlan:
         if self.is_pipeline:
             words.append(f"pipeline {len(self.stages)}")
         more = [self.schedule] if self.is_pipeline else []
+        if self.virtual_stages > 1:
+            more.append(f"{self.virtual_stages} virtual stages")
         if self.micro_batches > 1:
             more.append(f"{self.micro_batches} micro-batches")
-        more += [name for name in ("shard", "recompute") if getattr(self, name)]
+        more += ["sequence"] if self.sequence else []
+        more += ["shard"] if self.shard else []
+        if self.recompute != "none":
+            more.append("recompute" if self.recompute == "full" else "selective recompute")
         return " × ".join(words) + (f" ({', '.join(more)})" if more else "")

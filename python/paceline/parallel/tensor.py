@@ -196,6 +196,41 @@ def _sizes(model: nn.Module, styles: dict[str, str]) -> Iterator[int]:
             yield heads
 
 
+# ---- divided sequences ----
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceParts:
+    """The children of a layer whose sequence ranks can divide, by qualified name."""
+
+    regions: list[str]  # their first products are divided by columns, and their last one by rows
+    norms: list[str]  # they work on each token alone, and are whole on each rank
+
+
+def sequence_of(layer: str, module: nn.Module, division: Division) -> SequenceParts | None:
+    """How the ranks that share a layer can divide its sequence. None: they cannot.
+
+    It takes a layer of norms and of divided regions, with nothing of its own. Between regions each
+    rank then has a part of the tokens. A gather before a region and a scatter behind it take the
+    place of the sums that its divided products need.
+    """
+    if any(True for _ in module.parameters(recurse=False)):
+        return None
+    parts = SequenceParts([], [])
+    for name, child in module.named_children():
+        at = f"{layer}.{name}"
+        styles = {s for one, s in division.styles.items() if one.startswith(f"{at}.")}
+        if {"colwise", "rowwise"} <= styles <= {"colwise", "rowwise", SUMMED}:
+            parts.regions.append(at)
+        elif styles or at in division.styles:
+            return None
+        elif any(True for _ in child.parameters()):
+            if not type(child).__name__.endswith("Norm") or any(True for _ in child.children()):
+                return None
+            parts.norms.append(at)
+    return parts if parts.regions else None
+
+
 # ---- the costs of a layer ----
 
 
@@ -219,9 +254,19 @@ def split_of(layer: str, module: nn.Module, division: Division, row: Json) -> Js
     matrices = sum(one.numel() for one in module.parameters() if one.dim() > 1)
     own = sum(one.numel() for part in inside for one in part.parameters() if one.dim() > 1)
     part = own / matrices if matrices else 0.0
-    return {
+    found: Json = {
         "parameters": min(divided, row["parameters"]),
         "flops": int(row["flops"] * part),
         "saved": int(max(0, row["saved"] - _WHOLE_OUTPUTS * row["output"]) * part),
         "exchanges": ceil(exchanges / 2),  # the planner counts those of a forward pass
     }
+    if "selective" in row:
+        summands = sum(style == "rowwise" for style in styles.values())
+        found["kept"] = max(0, row["selective"]["kept"] - summands * row["output"])
+    parts = sequence_of(layer, module, division)
+    if parts is not None:
+        count = len(parts.regions)
+        whole = row["saved"] - found["saved"]
+        gathered = min(count * row["output"], whole)  # torch keeps them for the backward pass
+        found["sequence"] = {"exchanges": count, "gathered": gathered}
+    return found

@@ -27,6 +27,7 @@ from paceline.parallel import batch as batches
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.layers import Layers
+from paceline.parallel.selective import Keeping, kept_calls
 
 _LIBRARIES = tuple(os.path.dirname(one) + os.sep for one in (torch.__file__, __file__))
 # The two sizes of batches whose difference is the share of a sample. With one sample, dimensions
@@ -70,6 +71,8 @@ class Seen:
 
     flops: int = 0
     saved: int = 0  # bytes saved for the backward pass, without parameters; each storage once
+    kept: int = 0  # bytes that selective recomputation keeps beside the layer's input
+    again: int = 0  # of `flops`, those that it computes again
     output: Form | None = None  # None: it is not one tensor
     inputs: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})  # with a Form for each tensor
     calls: int = 0
@@ -162,6 +165,7 @@ class _Watch:
     _at: int = 0
     _last: Any = None  # the output of the layer before
     _counted: int = 0
+    _counted_kept: int = 0
     _counter: Any = None
     _kept: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
     _known: set[int] = field(default_factory=set[int])
@@ -173,6 +177,7 @@ class _Watch:
         self.called = _Called(self.model, fakes)
         self._known = {_storage(one) for one in fakes.values()}
         self._counter = self._stack.enter_context(FlopCounterMode(display=False))
+        self._stack.enter_context(Keeping(self._keep))
         self._stack.enter_context(saved_tensors_hooks(self._pack, lambda kept: kept))
         for place, module in enumerate(self.layers.of(self.model)):
             before = module.register_forward_pre_hook(self._before(place), with_kwargs=True)
@@ -203,8 +208,15 @@ class _Watch:
 
     def _count(self) -> None:
         total = int(self._counter.get_total_flops())
-        self.seen[self._at].flops += total - self._counted
-        self._counted = total
+        found = self._counter.get_flop_counts().get("Global", {})
+        kept = sum(int(found.get(call, 0)) for call in kept_calls())
+        seen = self.seen[self._at]
+        seen.flops += total - self._counted
+        seen.again += total - self._counted - (kept - self._counted_kept)
+        self._counted, self._counted_kept = total, kept
+
+    def _keep(self, tensor: torch.Tensor) -> None:
+        self.seen[self._at].kept += tensor.numel() * tensor.element_size()
 
     def _before(self, place: int) -> Callable[..., None]:
         def hook(_module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

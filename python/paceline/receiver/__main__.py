@@ -4,8 +4,11 @@ import argparse
 import ipaddress
 import logging
 import os
+import resource
 import secrets
 import signal
+import sqlite3
+import stat
 import sys
 import time
 import tomllib
@@ -38,6 +41,9 @@ def _serve(given: argparse.Namespace) -> NoReturn:
     from paceline.receiver.inbox import Inbox
     from paceline.receiver.server import Receiver
 
+    os.umask(0o077)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)  # each connection takes a descriptor
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     host, _, port = given.address.rpartition(":")
     certificate = _certificate(given.cert, given.key)
     if certificate is None and not is_loopback(host):
@@ -68,9 +74,12 @@ def _serve(given: argparse.Namespace) -> NoReturn:
           f"read it as Stream(\"flight://{host}:{server.port}/NAME\", secrets=\"{token_path}\")",
           flush=True)
     while True:
-        inbox.expire_staged()
-        if given.keep:
-            inbox.expire(given.keep)
+        try:
+            inbox.expire_staged()
+            if given.keep:
+                inbox.expire(given.keep)
+        except sqlite3.OperationalError as error:  # a full disk; the next minute tries again
+            logging.getLogger("paceline").warning("old parts were not removed: %s", error)
         time.sleep(60.0)
 
 
@@ -108,6 +117,11 @@ def _certificate(cert: str | None, key: str | None) -> tuple[bytes, bytes] | Non
         return None
     try:
         with open(cert or "", "rb") as one, open(key or "", "rb") as other:
+            if stat.S_IMODE(os.fstat(other.fileno()).st_mode) & 0o077:
+                raise Refusal(
+                    what="other users can read the receiver's key", where=f"--key {key}",
+                    why="the file has a mode that is wider than 0600", fix=f"chmod 600 {key}",
+                    code="PL-E221")
             return one.read(), other.read()
     except OSError as error:
         raise _cannot("--cert and --key", error, "name both files, in PEM") from error

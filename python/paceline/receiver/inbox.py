@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow
 import pyarrow.ipc
 
+from paceline.receiver.folder import is_own_folder, is_part, open_folder
 from paceline.receiver.names import PartName, Receipt, checked_name
 from paceline.receiver.part_file import PartFile, plain, read_from, shown, sync_folder
 from paceline.receiver.refusal import Refusal
@@ -56,8 +57,7 @@ class Inbox:
     def __init__(self, folder: str, *, partitions: int = 16) -> None:
         self.folder = os.path.abspath(folder)
         self._partitions = partitions
-        os.makedirs(os.path.join(self.folder, "parts"), mode=0o700, exist_ok=True)
-        sync_folder(self.folder)
+        open_folder(self.folder)
         self._lock_file: Any = open(  # noqa: SIM115  held until the process ends
             os.path.join(self.folder, "lock"), "a")
         try:
@@ -110,15 +110,21 @@ class Inbox:
         return Receipt(name.writer, name.attempt, part.rows, digest)
 
     def commit(
-        self, stream: str, app: str, epoch: str, receipts: list[Receipt]
+        self, stream: str, app: str, epoch: str, receipts: list[Receipt], *,
+        after: str | None = None,
     ) -> tuple[bool, int]:
-        """Returns if the epoch is new, and its rows. Raises Refusal; then nothing has changed."""
+        """Returns if the epoch is new, and its rows. Raises Refusal; then nothing has changed.
+
+        A part may have been sent under another epoch. Of that one, no other part is touched. A new
+        epoch has to follow `after`, if it is given; empty: it has to be the first one of the app.
+        """
         for what, name in (("stream", stream), ("app", app), ("epoch", epoch)):
             checked_name(what, name)
         where = f"epoch {epoch} of {app} in the stream {stream}"
         rows = sum(one.rows for one in receipts)
         content = f"{rows} {added(one.digest for one in receipts if one.rows)}"
-        if len({one.writer for one in receipts}) < len(receipts):
+        keys = {(one.epoch or epoch, one.writer): one.attempt for one in receipts}
+        if len(keys) < len(receipts):
             raise Refusal(
                 what="a writer is listed twice", where=where,
                 why="one attempt of each writer counts",
@@ -127,34 +133,39 @@ class Inbox:
             known = db.execute(
                 f"SELECT digest, rows FROM epochs WHERE {_KEY}", (stream, app, epoch)).fetchone()
             is_new = known is None
+            if is_new and after is not None:
+                _must_follow(db, stream, app, after, where)
             if known is not None and known[0] != content:
                 raise Refusal(
                     what="this epoch was committed with other content",
                     where=where,
                     why=f"it has {known[1]} rows, and {rows} were sent now; some are different",
                     fix="another epoch for other data", code="PL-E223")
-            staged = {(writer, attempt): (file, count, digest, schema)
-                      for writer, attempt, file, count, digest, schema in db.execute(
+            staged = {(sent, writer, attempt): row for sent in {epoch, *(key[0] for key in keys)}
+                      for writer, attempt, *row in db.execute(
                           "SELECT writer, attempt, file, rows, digest, schema FROM staged "
-                          f"WHERE {_KEY}", (stream, app, epoch))}
+                          f"WHERE {_KEY}", (stream, app, sent))}
+            staged = {key: row for key, row in staged.items()
+                      if key[0] == epoch or keys.get(key[:2]) == key[2]}
             used: set[str] = set()
             if is_new:
                 used = self._append(db, stream, app, epoch, receipts, staged, content, rows, where)
-            db.execute(f"DELETE FROM staged WHERE {_KEY}", (stream, app, epoch))
-        self._remove(stream, [file for file, *_ in staged.values() if file not in used])
+            db.executemany(f"DELETE FROM staged WHERE {_KEY} AND writer = ? AND attempt = ?",
+                           [(stream, app, *key) for key in staged])
+        self._remove(stream, [row[0] for row in staged.values() if row[0] not in used])
         return is_new, rows
 
     def _append(
         self, db: sqlite3.Connection, stream: str, app: str, epoch: str, receipts: list[Receipt],
-        staged: dict[tuple[str, str], tuple[str, int, str, bytes]], content: str, rows: int,
+        staged: dict[tuple[str, str, str], list[Any]], content: str, rows: int,
         where: str,
     ) -> set[str]:
         used: set[str] = set()
         parts: list[tuple[str, int]] = []
         schema = b""
         for one in receipts:
-            found = staged.get((one.writer, one.attempt))
-            if found is None or found[1:3] != (one.rows, one.digest):
+            found = staged.get((one.epoch or epoch, one.writer, one.attempt))
+            if found is None or found[1:3] != [one.rows, one.digest]:
                 raise Refusal(
                     what="a part of the epoch is not there",
                     where=f"{where}, writer {one.writer}, attempt {one.attempt}",
@@ -204,9 +215,7 @@ class Inbox:
     def last(self, stream: str, app: str) -> tuple[str, int] | None:
         """Name and rows of the epoch that this app has committed last."""
         with self._mutex:
-            return self._db.execute(
-                "SELECT epoch, rows FROM epochs WHERE stream = ? AND app = ? "
-                "ORDER BY number DESC LIMIT 1", (stream, app)).fetchone()
+            return _last(self._db, stream, app)
 
     # ---- reading ----
 
@@ -306,9 +315,12 @@ class Inbox:
                 "SELECT stream, file FROM parts UNION SELECT stream, file FROM staged")}
         root = os.path.join(self.folder, "parts")
         for stream in os.listdir(root):
-            for file in os.listdir(os.path.join(root, stream)):
-                if (stream, file) not in named:
-                    os.unlink(os.path.join(root, stream, file))
+            folder = os.path.join(root, stream)
+            if not is_own_folder(folder):
+                continue
+            for file in os.listdir(folder):
+                if is_part(file) and (stream, file) not in named:
+                    os.unlink(os.path.join(folder, file))
 
 
 _KEY = "stream = ? AND app = ? AND epoch = ?"
@@ -317,6 +329,26 @@ _KEY = "stream = ? AND app = ? AND epoch = ?"
 def _ends(db: sqlite3.Connection, stream: str) -> dict[int, tuple[int, int]]:
     return {partition: (low, end) for partition, low, end in db.execute(
         "SELECT partition, low, end FROM ends WHERE stream = ? ORDER BY partition", (stream,))}
+
+
+def _last(db: sqlite3.Connection, stream: str, app: str) -> tuple[str, int] | None:
+    return db.execute(
+        "SELECT epoch, rows FROM epochs WHERE stream = ? AND app = ? "
+        "ORDER BY number DESC LIMIT 1", (stream, app)).fetchone()
+
+
+def _must_follow(
+    db: sqlite3.Connection, stream: str, app: str, after: str, where: str
+) -> None:
+    last = _last(db, stream, app)
+    found = "" if last is None else last[0]
+    if found != after:
+        raise Refusal(
+            what="another process has written as this app",
+            where=where,
+            why=f"the epoch follows {after or 'none'}, and the newest one is {found or 'none'}",
+            fix="run one process an app; it goes on at the newest epoch when it is started again",
+            code="PL-E335")
 
 
 def _schema(data: bytes) -> Any:

@@ -29,6 +29,8 @@ class Receipt:
     attempt: str
     rows: int
     digest: str
+    epoch: str = ""
+    """Under which it was sent. Empty: under the epoch that is committed."""
 
 
 def checked_name(what: str, name: object) -> str:

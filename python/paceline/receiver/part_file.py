@@ -49,6 +49,19 @@ def _plain_column(column: Any) -> Any:
     return column.dictionary_decode() if pyarrow.types.is_dictionary(column.type) else column
 
 
+def _check(batch: Any) -> None:
+    """Arrow's reader trusts what a message says of its buffers. Nothing is read before this."""
+    try:
+        batch.validate(full=True)
+    except pyarrow.ArrowInvalid as error:
+        raise Refusal(
+            what="a batch is damaged",
+            where="a message of the part",
+            why=str(error).partition("\n")[0][:300],
+            fix="write it with an Arrow library, and send the part again",
+        ) from None
+
+
 def shown(schema: Any) -> str:
     return ", ".join(f"{one.name} {one.type}" for one in schema)
 
@@ -70,6 +83,7 @@ class PartFile:
     def add(self, batch: Any) -> None:
         if batch.num_rows == 0:
             return
+        _check(batch)
         columns = [_plain_column(column) for column in batch.columns]
         batch = pyarrow.RecordBatch.from_arrays(columns, schema=self.schema)
         self._digest = added((self._digest, digest_of(batch)))

@@ -22,6 +22,8 @@ _FACTOR = numpy.uint64(0x9E3779B97F4A7C15)
 _NULL = numpy.uint64(0x5851F42D4C957F2D)
 _SALTS = (numpy.uint64(0xD6E8FEB86659FD93), numpy.uint64(0xA0761D6478BD642F))
 ZERO = "0" * 32
+# A row of nulls takes no bytes in a message, and as many as its size says when it is read.
+FIXED_LIST_MAX = 65_536
 
 
 def _mix(words: Words) -> Words:
@@ -65,6 +67,12 @@ def must_be_possible(kind: Any) -> None:
         for place in range(kind.num_fields):
             must_be_possible(kind.field(place).type)
     elif _is_list(kind):
+        if types.is_fixed_size_list(kind) and kind.list_size > FIXED_LIST_MAX:
+            raise Refusal(
+                what=f"columns of the type {kind} are not possible",
+                where="the part's columns",
+                why=f"a list of a fixed size has at most {FIXED_LIST_MAX} values here",
+                fix="write a list without a fixed size")
         must_be_possible(kind.value_type)
     elif types.is_map(kind):
         must_be_possible(kind.key_type)

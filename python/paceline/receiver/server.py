@@ -1,16 +1,17 @@
 """The Flight calls of the receiver. What they mean: docs/formats/sink.md."""
 
+import errno
 import hmac
 import json
-import logging
+import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pyarrow
 import pyarrow.flight
 
+from paceline._base.once_a_minute import OnceAMinute
 from paceline.receiver.inbox import Inbox
 from paceline.receiver.names import PartName, Receipt, checked_name
 from paceline.receiver.refusal import Refusal
@@ -18,7 +19,6 @@ from paceline.receiver.refusal import Refusal
 BODY_BYTES_MAX = 16 << 20
 PARTS_MAX = 100_000  # of one commit
 _FULL_PAUSE_SECONDS = 1.0
-_TOLD_AGAIN_SECONDS = 60.0
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ class Receiver(pyarrow.flight.FlightServerBase):
         self._inbox = inbox
         self._location = location
         self._free_bytes = free_bytes
-        self._told_full = 0.0
+        self._teller = OnceAMinute()
         self._ends = threading.Event()
         self._actions: dict[str, Callable[[Json], Json]] = {
             "commit": self._commit, "abort": self._abort, "last": self._last,
@@ -125,12 +125,15 @@ class Receiver(pyarrow.flight.FlightServerBase):
         for one in cast("list[Any]", listed):
             try:
                 receipts.append(Receipt(
-                    str(one["writer"]), str(one["attempt"]), int(one["rows"]), str(one["digest"])))
+                    str(one["writer"]), str(one["attempt"]), int(one["rows"]), str(one["digest"]),
+                    str(one.get("epoch") or "")))
                 int(receipts[-1].digest, 16)
-            except (KeyError, TypeError, ValueError) as error:
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise _bad_body(f"a part of the commit is not possible: {error!r}") from None
+        after = asked.get("after")
         is_new, rows = self._inbox.commit(
-            asked.get("stream", ""), asked.get("app", ""), asked.get("epoch", ""), receipts)
+            asked.get("stream", ""), asked.get("app", ""), asked.get("epoch", ""), receipts,
+            after=None if after is None else str(after))
         return {"is_new": is_new, "rows": rows}
 
     def _abort(self, asked: Json) -> Json:
@@ -160,12 +163,9 @@ class Receiver(pyarrow.flight.FlightServerBase):
 
     def _wait_for_room(self, context: Any) -> None:
         while (free := self._inbox.free_bytes()) < self._free_bytes:
-            now = time.monotonic()
-            if now - self._told_full >= _TOLD_AGAIN_SECONDS or not self._told_full:
-                self._told_full = now
-                logging.getLogger("paceline").warning(
-                    "the disk of %s has %d MiB free, less than %d: writers wait until there is "
-                    "room", self._inbox.folder, free >> 20, self._free_bytes >> 20)
+            self._teller.tell(
+                "the disk of %s has %d MiB free, less than %d: writers wait until there is room",
+                self._inbox.folder, free >> 20, self._free_bytes >> 20)
             if context.is_cancelled() or self._ends.wait(_FULL_PAUSE_SECONDS):
                 raise pyarrow.flight.FlightUnavailableError("the receiver ends, its disk is full")
 
@@ -197,6 +197,10 @@ class _told:  # noqa: N801  used as a keyword
     def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
         if isinstance(error, Refusal):
             raise pyarrow.flight.FlightServerError(error.line()) from None
+        is_full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+        if is_full or (isinstance(error, sqlite3.OperationalError) and "full" in str(error)):
+            # For the client as if the receiver were away: it waits, or its task is repeated.
+            raise pyarrow.flight.FlightUnavailableError("the receiver's disk is full") from None
 
 
 def _with_first(first: Any, rest: Iterator[Any]) -> Iterator[Any]:

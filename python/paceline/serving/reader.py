@@ -66,6 +66,8 @@ class Version:
     """Seconds since 1970, when the training's rows were read."""
     batch: Mapping[str, Any] | None
     """A batch that this version contains: `data_set` and `ordinals`."""
+    position: list[Mapping[str, Any]] | None
+    """How far each data set is in this version, at least; see docs/formats/serve.md."""
     _tables: Mapping[str, _Table] = field(repr=False)
     _dense: Mapping[str, tuple[str, tuple[int, ...]]] = field(repr=False)
 
@@ -167,9 +169,19 @@ class Reader:
                 if self._told != error.where:
                     self._told = error.where
                     logging.getLogger("paceline").warning("%s", error)
-                return False
+                return self._version is None and self._take_older()
             self._told = None
             return True
+
+    def _take_older(self) -> bool:
+        """Serve the newest version that can be read. False: there is none."""
+        for number in reversed(versions.versions_in(self.directory)):
+            try:
+                self._version = self._load(number)
+            except DataError:
+                continue
+            return True
+        return False
 
     def close(self) -> None:
         """End the thread. The last version stays."""
@@ -221,4 +233,5 @@ class Reader:
             else:
                 tables[name] = _Table(dim, older.whole, older.changed.under(layer))
         dense = {one["name"]: (one["table"], tuple(one["shape"])) for one in manifest["dense"]}
-        return Version(manifest["version"], manifest["made"], manifest["batch"], tables, dense)
+        return Version(manifest["version"], manifest["made"], manifest["batch"],
+                       manifest.get("position"), tables, dense)

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from paceline.errors import DataError
 from paceline.receiver.refusal import parsed
+from paceline.sinks.listener import strangers_at
 
 TOKEN_VARIABLE = "PACELINE_SINK_TOKEN"
 SCHEMES = ("flight", "flight+tls", "grpc", "grpc+tls")
@@ -41,12 +42,16 @@ class Client:
             ) from error
         self.flight: Any = pyarrow.flight
         parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:  # a number that is no port
+            port = None
         self.stream = parts.path.strip("/")
         self.where = f"the stream {self.stream} at {parts.netloc}"
         token = settings.get("token") or os.environ.get(TOKEN_VARIABLE, "")
         why = ""
-        if parts.scheme not in SCHEMES or not parts.port or not self.stream:
-            why = "it has to be grpc://HOST:PORT/STREAM"
+        if parts.scheme not in SCHEMES or not port or not self.stream:
+            why = "it has to be grpc://HOST:PORT/STREAM, with a port of 1 to 65535"
         elif parts.username or parts.password:
             why = "it has a user name or a password, and a URL is shown in logs and on pages"
         elif not token:
@@ -54,7 +59,7 @@ class Client:
         if why:
             raise DataError(
                 what="this URL is no stream of a receiver",
-                where=f"{parts.scheme}://{parts.hostname}:{parts.port}/{self.stream}",
+                where=f"{parts.scheme}://{parts.hostname}:{port or '?'}/{self.stream}",
                 why=why,
                 fix='grpc://host:8815/clicks, and secrets= the receiver\'s file token.toml',
             )
@@ -65,7 +70,8 @@ class Client:
             with open(settings["ca"], "rb") as file:
                 options["tls_root_certs"] = file.read()
         self._client: Any = pyarrow.flight.connect(
-            f"{'grpc+tls' if is_tls else 'grpc'}://{parts.hostname}:{parts.port}", **options)
+            f"{'grpc+tls' if is_tls else 'grpc'}://{parts.hostname}:{port}", **options)
+        self._port = None if is_tls else port
         self._headers = [(b"authorization", f"Bearer {token}".encode())]
 
     def act(
@@ -96,6 +102,15 @@ class Client:
         self._client.close()
 
     def _options(self, seconds: float | None) -> Any:
+        # Each call, because gRPC connects again by itself when the receiver has ended.
+        if self._port is not None and (strangers := strangers_at(self._port)):
+            raise DataError(
+                what="another user listens where the receiver should",
+                where=self.where,
+                why=f"the socket belongs to the user with the number {min(strangers)}, and the "
+                "token would be sent to it readable",
+                fix="start the receiver as this user or as root, or use TLS (flight+tls://)",
+            )
         return self.flight.FlightCallOptions(timeout=seconds, headers=self._headers)
 
 

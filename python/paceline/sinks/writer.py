@@ -48,6 +48,8 @@ class Sink:
     def write(self, epoch: str, writer: str, attempt: str, batches: Iterable[Any]) -> Receipt:
         """Sends the record batches as one part. Returns when the part is durable.
 
+        `batches`: values of type `pyarrow.RecordBatch`; of a table, `table.to_batches()`.
+
         A receiver that is away is waited for. If it goes away while rows are sent, this raises, and
         the caller's framework repeats its task.
         """
@@ -68,11 +70,18 @@ class Sink:
         client.close()
         return Receipt(writer, attempt, answer["rows"], answer["digest"])
 
-    def commit(self, epoch: str, receipts: Iterable[Receipt]) -> bool:
-        """Makes the epoch visible. False: it was committed before, with the same rows."""
+    def commit(
+        self, epoch: str, receipts: Iterable[Receipt], *, after: str | None = None
+    ) -> bool:
+        """Makes the epoch visible. False: it was committed before, with the same rows.
+
+        `after`: a new epoch is refused unless this one is the app's newest; "": it has none.
+        """
+        body: dict[str, Any] = {} if after is None else {"after": after}
         parts = [asdict(one) for one in receipts if one.rows]
         return self._patiently(lambda client: client.act(
-            "commit", stream=client.stream, app=self.app, epoch=epoch, parts=parts))["is_new"]
+            "commit", stream=client.stream, app=self.app, epoch=epoch, parts=parts, **body))[
+                "is_new"]
 
     def abort(self, epoch: str) -> int:
         """Removes the parts of the epoch that were not committed."""

@@ -4,10 +4,10 @@ A stream has a fixed number of partitions, and an offset is a number of rows. Th
 is a row as a dict. A stream to which nothing was committed yet has no partitions.
 """
 
-import logging
 import time
 from collections.abc import Iterator, Mapping
 
+from paceline._base.once_a_minute import OnceAMinute
 from paceline.errors import DataError
 from paceline.receiver.refusal import Refusal
 from paceline.sinks.client import Client
@@ -19,7 +19,6 @@ _ENDS_SECONDS = 0.1  # between two questions for new commits
 _ANSWER_SECONDS = 5.0
 _READ_SECONDS = 10.0
 _READ_SECONDS_MAX = 600.0
-_TOLD_AGAIN_SECONDS = 60.0
 _REMOVED = "PL-E226"
 
 
@@ -53,7 +52,7 @@ class Flight:
         self._rest: dict[int, list[Record]] = {}  # rows that a poll has left over
         self._ready: list[Record] = []  # of a poll that was interrupted
         self._read_seconds = _READ_SECONDS
-        self._told = 0.0
+        self._teller = OnceAMinute()
 
     def partitions(self) -> list[Part]:
         self._look()
@@ -202,10 +201,6 @@ class Flight:
         )
 
     def _tell(self, error: Exception) -> None:
-        """A failure that may pass. Said at most once a minute."""
-        now = time.monotonic()
-        if now - self._told >= _TOLD_AGAIN_SECONDS or not self._told:
-            self._told = now
-            logging.getLogger("paceline").warning(
-                "%s does not answer; waiting for it: %s", self._client.where,
-                str(error).partition("\n")[0])
+        """A failure that may pass."""
+        self._teller.tell("%s does not answer; waiting for it: %s", self._client.where,
+                          str(error).partition("\n")[0])

@@ -9,6 +9,7 @@ import glob
 import json
 import logging
 import os
+import stat
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -74,6 +75,8 @@ class Growing:
             if path in self._known:
                 continue
             try:
+                if not stat.S_ISREG(os.stat(path).st_mode):
+                    raise ValueError("it is no regular file")
                 rows = self._parquet.ParquetFile(path).metadata.num_rows
             except Exception as error:
                 if path not in self._unread:
@@ -197,7 +200,9 @@ def _columns(schema: Any) -> str:
 def _names_in(path: str) -> set[str]:
     """The files that a file of Spark's log names. It does not change once it has its name."""
     names: set[str] = set()
-    with open(path, encoding="utf-8") as file:
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK), encoding="utf-8") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return names  # a pipe or a device would block, or never end
         for line in file:
             if line.startswith("{"):
                 entry = json.loads(line)

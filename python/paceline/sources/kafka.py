@@ -4,18 +4,17 @@ The value of a record is what `decode` gets. The position lies in the ledger or 
 nothing is committed to the broker. Only committed records of transactions are read.
 """
 
-import logging
 import time
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
+from paceline._base.once_a_minute import OnceAMinute
 from paceline.errors import DataError
 from paceline.sources.live import Part, Record, Start
 
 BUFFER_KIB = 64 << 10  # what the client reads ahead, of all partitions together
-TOLD_AGAIN_SECONDS = 60.0
 
 
 def open_source(url: str, start: Start, settings: Mapping[str, str]) -> "Kafka":
@@ -53,7 +52,7 @@ class Kafka:
         self._bases: dict[int, int] = {}
         self._open: dict[int, int] = {}  # partition → the next offset that is expected
         self._names: dict[int, str] = {}
-        self._told = 0.0
+        self._teller = OnceAMinute()
         self._failed: DataError | None = None  # raised by the next poll
         # An application's settings first; those that counts depend on cannot be changed.
         self._consumer: Any = confluent_kafka.Consumer({
@@ -184,12 +183,8 @@ class Kafka:
         return []
 
     def _tell(self, error: object) -> None:
-        """A failure that may pass. Said at most once a minute."""
-        now = time.monotonic()
-        if now - self._told >= TOLD_AGAIN_SECONDS or not self._told:
-            self._told = now
-            logging.getLogger("paceline").warning(
-                "%s does not answer; waiting for it: %s", self._where, error)
+        """A failure that may pass."""
+        self._teller.tell("%s does not answer; waiting for it: %s", self._where, error)
 
     def _gone(self) -> DataError:
         return DataError(

@@ -261,6 +261,13 @@ std::unique_ptr<LeaseRelay> StartLeases(const AgentSetup& setup) {
   return nullptr;
 }
 
+LinksPlace LinksPlaceOf(const AgentSetup& setup) {
+  return {.has_tables = setup.spec.job.tasks.has_tables(),
+          .host = setup.identity.address,
+          .beside = setup.files.lease_socket,
+          .run_dir = setup.files.run_dir};
+}
+
 std::string LeaseAddress(const AgentSetup& setup, uint32_t port) {
   const std::string& master = setup.master_address;
   return port == 0 ? "" : Concat(master.substr(0, master.rfind(':')), ":", port);

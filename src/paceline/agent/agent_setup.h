@@ -17,6 +17,7 @@
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/rank_env.h"
 #include "paceline/agent/starter/starter_key.h"
+#include "paceline/agent/tables/table_links.h"
 #include "paceline/base/fd.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
@@ -55,6 +56,7 @@ std::unique_ptr<wire::Relay> StartRelay(const AgentSetup& setup);
 
 // The server for lease clients on this node. Null if it cannot listen, which is logged.
 std::unique_ptr<LeaseRelay> StartLeases(const AgentSetup& setup);
+LinksPlace LinksPlaceOf(const AgentSetup& setup);
 // The master's address for leases; "" for port 0.
 std::string LeaseAddress(const AgentSetup& setup, uint32_t port);
 

@@ -36,8 +36,7 @@
 namespace paceline::agent {
 namespace {
 
-// The page is read this often until a rank has made its first step, because users wait for
-// "training again". Later only the heartbeat reads it.
+// The page is read this often until each rank has made its first step, for which users wait.
 constexpr int64_t kStartWatchNs = 20'000'000;
 // Delay before a failed starter is started again; doubles each time.
 constexpr int64_t kStarterDelayNs = 100'000'000;
@@ -74,7 +73,8 @@ class AgentLoop {
   void Do(const core::ReportNow& action);
   void Do(const core::TellLeaving& action);
   void Do(const core::ExitAgent& action);
-  void Do(const core::AgentNote& action);
+  void Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
+  void Do(const core::RunChecks& action) { checks_.Again(action.round); }
   void ArmDeadline();
   void ArmHeartbeat();
   void SendHeartbeat();
@@ -97,6 +97,7 @@ class AgentLoop {
   RankTable ranks_;
   StarterClient starter_;
   std::unique_ptr<CheckpointStation> station_;
+  TableLinks tables_{LinksPlaceOf(setup_), setup_.credentials};
   std::unique_ptr<LeaseRelay> leases_;  // null: it could not listen, so no data is leased here
   std::unique_ptr<wire::AgentStream> stream_;
   Fd signals_;
@@ -260,6 +261,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     heartbeat_interval_ = pace->heartbeat_interval;
   } else if (const auto* assignment = std::get_if<Assignment>(&event)) {
     LogAssignment(*assignment);
+    tables_.Take(*assignment);
     Feed(core::AssignmentReceived{*assignment});
   } else if (const auto* order = std::get_if<CheckpointOrder>(&event)) {
     station_->Take(*order);
@@ -393,7 +395,7 @@ void AgentLoop::SendHeartbeat() {
   lateness_ns_ = 0;
   beat.awaits_starter = machine_.awaits_starter();
   beat.ranks = told_.TakeNews(machine_.Ranks());
-  beat.samples = ranks_.ReadSamples();
+  ranks_.ReadRings(&beat.samples, &beat.times);
   Tell(std::move(beat));
 }
 
@@ -432,18 +434,16 @@ void AgentLoop::Do(const core::SignalRank& action) {
 }
 
 void AgentLoop::Do(const core::HoldStorePort&) {
-  const absl::Status held = store_port_.Hold();
-  if (!held.ok()) LogError("store_port", {{"why", held}});
+  if (const auto held = store_port_.Hold(); !held.ok()) LogError("store_port", {{"why", held}});
   Feed(core::StorePortHeld{store_port_.port()});
 }
 
 void AgentLoop::Do(const core::ReportRankExit& action) {
   LogExited(action.rank);
   told_.Forget(action.rank.local_rank);
-  Tell(wire::RankEnd{action.rank});
+  Tell(wire::RankEnd{action.rank, ranks_.TakeLastTimes(action.rank)});
 }
 
-void AgentLoop::Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
 void AgentLoop::Do(const core::ReleaseStorePort&) { store_port_.Release(); }
 void AgentLoop::Do(const core::ReportNow&) { SendHeartbeat(); }
 void AgentLoop::Do(const core::TellLeaving& action) { Tell(wire::Leaving{action.why}); }

@@ -12,12 +12,14 @@
 #include "paceline/agent/hang/failed_call.h"
 #include "paceline/agent/ranks/exit_cause.h"
 #include "paceline/agent/ranks/failure_class.h"
+#include "paceline/agent/ranks/log_rules.h"
 #include "paceline/agent/ranks/task_env.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/log.h"
 #include "paceline/base/text.h"
 #include "paceline/diagnose/deadline.h"
+#include "paceline/logclass/builtin.h"
 
 namespace paceline::agent {
 namespace {
@@ -81,6 +83,14 @@ RankTable::RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setu
       logs_(LogDirOf(setup_), RetentionOf(setup_.launch)),
       log_tender_(logs_, setup_.files.ErrorDir()),
       task_ports_(setup_.port_seed) {
+  if (!setup_.launch.log_rules.empty()) {
+    auto rules = ReadLogRules(setup_.launch.log_rules);
+    if (rules.ok()) {
+      rules_ = *std::move(rules);
+    } else {
+      LogError("log_rules", {{"why", rules.status()}});  // the launcher has checked them
+    }
+  }
   if (!setup_.job.tasks.is_on()) return;
   const absl::Status held = task_ports_.Hold(setup_.launch.nproc_per_node);
   if (!held.ok()) LogError("task_ports", {{"why", held}});
@@ -276,6 +286,7 @@ void RankTable::Finish(uint32_t local_rank, std::optional<int32_t> wait_status) 
     reading->wait_status.reset();  // as while it lived
     last = ReportOf(*reading);
   }
+  NoteLastTimes(local_rank, rank, reading.has_value() ? reading->exit_monotonic_ns : 0);
   ended_(ended, last);
 }
 
@@ -297,7 +308,7 @@ ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_statu
     evidence.kernel_lines = kernel_.RecentLines(MonotonicNs() / 1000);
   }
   ExitCause cause = JudgeExit(evidence);
-  NameClass(evidence, &cause);
+  NameClass(rules_.has_value() ? *rules_ : logclass::BuiltinRules(), evidence, &cause);
   if (setup_.rings != nullptr) {
     ExplainByCalls(*setup_.rings, page_.slot_count(), rank.generation, rank.rank, &cause);
   }
@@ -367,23 +378,61 @@ std::vector<RankReport> RankTable::ReadProgress() {
   return reports;
 }
 
-std::vector<RankSample> RankTable::ReadSamples() {
-  std::vector<RankSample> samples;
+namespace {
+
+// The phase that lasts counts until `until_ns`.
+RankTimes TimesOf(const RingPulse& pulse, Generation generation, Rank rank, int64_t until_ns) {
+  RankTimes times{.generation = generation,
+                  .rank = rank,
+                  .times = *pulse.spent,
+                  .phase = pulse.phase,
+                  .is_piped = pulse.sums.is_piped};
+  const int64_t lasts = std::max<int64_t>(0, until_ns - pulse.phase_since_ns);
+  times.times.of[static_cast<size_t>(pulse.phase)] += Duration::Nanoseconds(lasts);
+  return times;
+}
+
+}  // namespace
+
+void RankTable::ReadRings(std::vector<RankSample>* samples, std::vector<RankTimes>* times) {
+  if (setup_.rings == nullptr) return;
   const int64_t now = MonotonicNs();
   for (auto& [local_rank, rank] : ranks_) {
-    if (setup_.rings == nullptr || now < rank.sample_from_ns) continue;
+    if (now < rank.sample_from_ns && now < rank.times_from_ns) continue;
     const std::optional<RingPulse> pulse = setup_.rings->Pulse(local_rank, rank.generation);
-    if (!pulse.has_value() || pulse->sums.steps <= rank.sampled_steps) continue;
+    if (!pulse.has_value()) continue;
+    if (now >= rank.times_from_ns && pulse->spent.has_value()) {
+      rank.times_from_ns = now + kTimesEvery.nanoseconds();
+      times->push_back(TimesOf(*pulse, rank.generation, rank.rank, now));
+    }
+    if (now < rank.sample_from_ns || pulse->sums.steps <= rank.sampled_steps) continue;
     rank.sample_from_ns = now + kSampleTime.nanoseconds();
     rank.sampled_steps = pulse->sums.steps;
     const std::optional<SlotReading> reading = ReadingOf(local_rank, rank);
-    samples.push_back(
+    samples->push_back(
         {.generation = rank.generation,
          .rank = rank.rank,
          .sums = pulse->sums,
          .shares_batch = reading.has_value() && (reading->flags & kSlotSharesBatch) != 0});
   }
-  return samples;
+}
+
+void RankTable::NoteLastTimes(uint32_t local_rank, const Living& rank, int64_t ended_ns) {
+  last_times_.erase(local_rank);
+  if (setup_.rings == nullptr) return;
+  const std::optional<RingPulse> pulse = setup_.rings->Pulse(local_rank, rank.generation);
+  if (!pulse.has_value() || !pulse->spent.has_value()) return;
+  RankTimes& times = last_times_[local_rank];
+  times = TimesOf(*pulse, rank.generation, rank.rank, ended_ns > 0 ? ended_ns : MonotonicNs());
+  times.has_ended = true;
+}
+
+std::optional<RankTimes> RankTable::TakeLastTimes(const RankReport& ended) {
+  const auto it = last_times_.find(ended.local_rank);
+  if (it == last_times_.end() || it->second.generation != ended.generation) return std::nullopt;
+  const RankTimes times = it->second;
+  last_times_.erase(it);
+  return times;
 }
 
 std::vector<WatchedRank> RankTable::Watched(Generation generation) const {

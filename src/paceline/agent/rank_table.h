@@ -28,6 +28,7 @@
 #include "paceline/agent/socket/reactor.h"
 #include "paceline/agent/starter/starter_client.h"
 #include "paceline/core/node/agent.h"
+#include "paceline/logclass/rule_set.h"
 #include "paceline/model/job_spec.h"
 
 namespace paceline::agent {
@@ -51,6 +52,8 @@ struct FoundRank {
 
 class RankTable {
  public:
+  static constexpr Duration kTimesEvery = Duration::Seconds(1);
+
   // `last` is the rank's progress from the page; heartbeats may be older.
   using Ended = std::function<void(const core::RankEnded&, const std::optional<RankReport>& last)>;
 
@@ -82,9 +85,12 @@ class RankTable {
   bool Has(const ProcessId& process) const;
   // The living ranks with their progress from the page.
   std::vector<RankReport> ReadProgress();
-  // Step times of the ranks that have counted more steps since their last sample. A rank is sampled
-  // at most once every kSampleTime.
-  std::vector<RankSample> ReadSamples();
+  // What the rings of the living ranks count. Samples: step times of the ranks that have counted
+  // more steps since their last sample; a rank is sampled at most once every kSampleTime. Times: of
+  // all ranks, once every kTimesEvery.
+  void ReadRings(std::vector<RankSample>* samples, std::vector<RankTimes>* times);
+  // The times of a rank that has ended, until its end. Once; none: its ring did not tell them.
+  std::optional<RankTimes> TakeLastTimes(const RankReport& ended);
   // The living ranks of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;
   // Begins to keep the log files within their limits, on a thread of its own.
@@ -99,6 +105,7 @@ class RankTable {
     int64_t quiet_from_ns = 0;     // not quiet before; its ring is not read till then
     int64_t sample_from_ns = 0;    // no sample before
     uint64_t sampled_steps = 0;    // of the last one
+    int64_t times_from_ns = 0;     // its times are not read before
     Reactor::TimerId waiting = 0;  // for the starter's message about an end
   };
   // Notes in `report` whether the rank is quiet, by its ring. Does nothing before the rank can be
@@ -107,6 +114,8 @@ class RankTable {
   // Removes a rank from the table and returns it; nullopt if it is not there.
   std::optional<Living> Drop(uint32_t local_rank);
   void OnPidfd(uint32_t local_rank);
+  // Keeps the times of a rank that ended then (0: now), for TakeLastTimes.
+  void NoteLastTimes(uint32_t local_rank, const Living& rank, int64_t ended_ns);
   // The cause of an end that this agent did not see, from the slot and the files.
   ExitCause JudgeOld(const SlotReading& reading);
   void OpenLogs(uint64_t generation);
@@ -123,9 +132,13 @@ class RankTable {
   LogTender log_tender_;
   TaskPorts task_ports_;
   KernelEvidence kernel_;
+  // With the user's own; empty: those that are compiled in.
+  std::optional<logclass::RuleSet> rules_;
   bool starter_is_there_ = false;
   uint64_t newest_generation_ = 0;
   std::map<uint32_t, Living> ranks_;  // by local rank
+  // By local rank, of the newest rank there that has ended.
+  std::map<uint32_t, RankTimes> last_times_;
 };
 
 }  // namespace paceline::agent

@@ -46,6 +46,14 @@ nanobind::dict RingDict(nanobind::bytes text) {
   out["own_ns"] = sums.own.nanoseconds();
   out["data_ns"] = sums.data.nanoseconds();
   out["waited_ns"] = sums.waited.nanoseconds();
+  if (const auto& spent = reading->pulse.spent; spent.has_value()) {
+    nanobind::dict by_phase;
+    for (uint32_t i = 0; i < kRankPhases; ++i) {
+      const std::string name(PhaseName(static_cast<RankPhase>(i)));
+      by_phase[name.c_str()] = spent->of[i].nanoseconds();
+    }
+    out["spent_ns"] = by_phase;
+  }
   nanobind::list entries;
   for (const FlightEntry& entry : reading->entries) entries.append(EntryDict(entry));
   out["entries"] = entries;

@@ -136,6 +136,12 @@ void BindLeases(nanobind::module_& module) {
             return ToTuple(reader.Flush(Seconds(timeout)));
           },
           nanobind::arg("timeout"), Release())
+      .def(
+          "stand",
+          [](LeaseReader& reader, double timeout) {
+            return ToTuple(reader.Stand(Seconds(timeout)));
+          },
+          nanobind::arg("timeout"), Release())
       .def("position_text", &LeaseReader::PositionText, nanobind::arg("position"))
       .def("add_position", &LeaseReader::AddPosition, nanobind::arg("position"),
            nanobind::arg("ranges"))

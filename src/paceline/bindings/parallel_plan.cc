@@ -85,7 +85,8 @@ std::map<std::string, std::pair<bool, bool>> LibraryPlans() {
   return plans;
 }
 
-// For each stage its passes in order, such as "F0.3": forward of chunk 0 and micro-batch 3.
+// For each stage its passes in order, such as "F0.3": forward of chunk 0 and micro-batch 3. B is a
+// whole backward pass, I that of inputs, W that of weights.
 std::vector<std::vector<std::string>> OrdersOf(const std::string& name, uint32_t stages,
                                                uint32_t micro_batches, uint32_t chunks) {
   const auto found = plan::FindSchedule(name);
@@ -100,8 +101,8 @@ std::vector<std::vector<std::string>> OrdersOf(const std::string& name, uint32_t
   std::vector<std::vector<std::string>> orders(stages);
   for (uint32_t stage = 0; stage < stages; ++stage) {
     for (const plan::Pass& pass : schedule.order(stage, size)) {
-      orders[stage].push_back(Concat(pass.kind == plan::PassKind::kForward ? "F" : "B", pass.chunk,
-                                     ".", pass.micro_batch));
+      const char letter = "FBIW"[static_cast<size_t>(pass.kind)];
+      orders[stage].push_back(Concat(std::string(1, letter), pass.chunk, ".", pass.micro_batch));
     }
   }
   return orders;

@@ -50,7 +50,8 @@ std::span<T> SpanOf(const Elements& memory) {
 struct TablesOfProcess {
   std::unique_ptr<client::Tables> tables;
   std::mutex mutex;
-  std::vector<float> rows;  // of a lookup; kept for its memory
+  std::vector<float> rows;                           // of a lookup; kept for its memory
+  std::vector<std::pair<uint64_t, uint64_t>> parts;  // of the last push, if it overlaps
 };
 
 // Calls `work` without the interpreter lock. False: busy.
@@ -134,6 +135,8 @@ std::optional<PushedAs> PushBatch(TablesOfProcess& self, const std::string& data
     return {};
   });
   if (!is_done) return std::nullopt;
+  self.parts.clear();
+  for (const OrdinalRange& part : outcome.parts) self.parts.emplace_back(part.begin, part.end);
   return PushedAs{NameOfAnswer(outcome.answer), outcome.why};
 }
 
@@ -286,6 +289,7 @@ void BindTables(nb::module_& module) {
           nb::arg("tensors"))
       .def("push", &PushBatch, nb::arg("data_set"), nb::arg("batch"), nb::arg("worker"),
            nb::arg("incarnation"), nb::arg("recovery"), nb::arg("gradients"))
+      .def("parts", [](const TablesOfProcess& self) { return self.parts; })
       .def("counts", &CountTables)
       .def("export", &ExportTable, nb::arg("table"))
       .def("changed", &ChangedRows, nb::arg("table"), nb::arg("number"));

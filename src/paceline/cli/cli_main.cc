@@ -8,6 +8,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/flags/torchrun_flags.h"
+#include "paceline/cli/run/placed_flags.h"
 #include "paceline/cli/submit/submit.h"
 
 namespace paceline::cli {
@@ -73,15 +74,24 @@ int PassOn(Invocation& invocation) {
   return FindPlatform(place->platform)->run_on(*place, words, invocation);
 }
 
+int FailIn(const Command& command, Output& out, const Environment& environment,
+           const Problem& problem) {
+  return command.handler == RunRun ? RefuseStart(out, environment, problem) : out.Fail(problem);
+}
+
 // `before` are the global flags that stood before the verb.
 int Dispatch(const Command& command, const ParsedLine& before, std::vector<std::string> args,
              const Environment& environment) {
   const Grammar grammar{.command = "paceline " + std::string(command.name),
                         .tables = TablesOf(command),
                         .stops_at_script = command.stops_at_script,
+                        .words_before_script = command.words_before_script,
                         .drops_separator = command.stops_at_script};
   auto parsed = ParseFlags(grammar, args);
-  if (!parsed.ok()) return EarlyOutput(args, environment).Fail(parsed.problem());
+  if (!parsed.ok()) {
+    Output out = EarlyOutput(args, environment);
+    return FailIn(command, out, environment, parsed.problem());
+  }
   parsed->given.insert(parsed->given.begin(), before.given.begin(), before.given.end());
   if (parsed->Has("help")) {
     Output out = EarlyOutput({}, environment);
@@ -94,7 +104,7 @@ int Dispatch(const Command& command, const ParsedLine& before, std::vector<std::
   auto options = ChooseOutput(*parsed, environment, color);
   if (!options.ok()) return EarlyOutput(args, environment).Fail(options.problem());
   Output out(*options);
-  if (!settings.ok()) return out.Fail(settings.problem());
+  if (!settings.ok()) return FailIn(command, out, environment, settings.problem());
   if (!command.stops_at_script && parsed->positionals.size() > command.positionals_max) {
     return out.Fail(TooManyWords(command, *parsed));
   }

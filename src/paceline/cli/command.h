@@ -38,8 +38,9 @@ struct Command {
   int (*handler)(Invocation& invocation);  // returns the exit code
   std::array<FlagTable, 2> flags;          // in addition to the global ones
   size_t positionals_max = 0;
-  bool stops_at_script = false;  // run
-  bool hidden = false;           // processes that paceline itself starts
+  bool stops_at_script = false;    // run
+  size_t words_before_script = 0;  // drill: the kind
+  bool hidden = false;             // processes that paceline itself starts
 };
 
 std::span<const Command> Commands();
@@ -71,6 +72,7 @@ int RunLogs(Invocation& invocation);
 int RunOpen(Invocation& invocation);
 int RunPlace(Invocation& invocation);
 int RunPlan(Invocation& invocation);
+int RunPool(Invocation& invocation);
 int RunProfile(Invocation& invocation);
 int RunPs(Invocation& invocation);
 int RunAgentCommand(Invocation& invocation);
@@ -99,11 +101,13 @@ FlagTable ConfigFlags();
 FlagTable MasterFlags();
 FlagTable PlaceFlags();
 FlagTable PlanFlags();
+FlagTable PoolFlags();
 FlagTable ProfileFlags();
 FlagTable PsFlags();
 FlagTable SimFlags();
 FlagTable CkptFlags();
 FlagTable CleanFlags();
+FlagTable HistoryFlags();
 FlagTable DataFlags();
 FlagTable DoctorFlags();
 FlagTable DrillFlags();
@@ -117,6 +121,7 @@ FlagTable StacksFlags();
 FlagTable ScaleFlags();
 FlagTable ServerFlags();
 FlagTable TablesFlags();
+FlagTable TasksFlags();
 FlagTable StopFlags();
 FlagTable SubmitFlags();
 FlagTable WaitFlags();

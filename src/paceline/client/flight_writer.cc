@@ -73,6 +73,7 @@ Result<std::unique_ptr<FlightWriter>> FlightWriter::Make(const FlightPlace& plac
   const int64_t now = MonotonicNanoseconds();
   writer->ring_->phase_since_ns.store(now, kRelaxed);
   writer->ring_->last_event_ns.store(now, kRelaxed);
+  writer->ring_->spent_since_ns.store(now, kRelaxed);
   writer->spent_to_ = now;
   const std::array<int64_t, kRankPhases> learned = LearnedBefore(place.path);
   for (size_t i = 0; i < learned.size(); ++i) {
@@ -148,7 +149,8 @@ void FlightWriter::Turn(RankPhase phase, uint32_t site) {
   const RankPhase former = ring_->phase.load(kRelaxed);
   if (former == phase) return;
   const int64_t now = MonotonicNanoseconds();
-  const int64_t stretch = now - ring_->phase_since_ns.load(kRelaxed);
+  // By an exchange, so that the words add up even if two threads turn at once.
+  const int64_t stretch = now - ring_->phase_since_ns.exchange(now, kRelaxed);
   std::atomic<int64_t>& longest = ring_->longest_ns[static_cast<uint32_t>(former)];
   if (stretch > longest.load(kRelaxed)) longest.store(stretch, kRelaxed);
   // The reducer of DDP waits at the end of backward, in C++: since it began its last collective
@@ -156,7 +158,7 @@ void FlightWriter::Turn(RankPhase phase, uint32_t site) {
   const int64_t pending = pending_since_.exchange(0, kRelaxed);
   if (former == RankPhase::kBackward && pending != 0) Wait(pending, now);
   Spend(now);
-  ring_->phase_since_ns.store(now, kRelaxed);
+  ring_->spent_ns[static_cast<uint32_t>(former)].fetch_add(stretch, kRelaxed);
   ring_->phase.store(phase, kRelease);
   Write({.kind = FlightKind::kPhase, .operation = static_cast<uint32_t>(phase), .site = site}, now);
 }
@@ -174,6 +176,7 @@ void FlightWriter::Spend(int64_t now) {
     case RankPhase::kCheckpoint:
     case RankPhase::kCompile:
     case RankPhase::kEvaluation:
+    case RankPhase::kRestore:
     case RankPhase::kEnd: break;
   }
   other_ += stretch;
@@ -186,7 +189,9 @@ void FlightWriter::Wait(int64_t since_ns, int64_t now) {
   const int64_t data = data_;
   Spend(now);
   if (other_ != other) return;  // ranks wait there for each other's checkpoints
-  waited_ += own_ - own + data_ - data;
+  const int64_t waited = own_ - own + data_ - data;
+  ring_->spent_ns[kSpentWaiting].fetch_add(waited, kRelaxed);
+  waited_ += waited;
   own_ = own;
   data_ = data;
 }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "paceline/base/test_dir.h"
+#include "paceline/client/page_file.h"
 
 namespace paceline::client {
 namespace {
@@ -197,6 +198,43 @@ TEST_F(FlightWriterTest, TheEndOfBackwardIsWaitingWhenACollectiveIsPending) {
   EXPECT_LT(seen.waited - pending.waited, Duration::Milliseconds(7));
   writer->Begin({.kind = FlightKind::kPointToPoint});
   EXPECT_TRUE(Read().pulse.sums.is_piped);
+}
+
+// Nothing depends on how long the phases last: their times add up to the time that has passed.
+TEST_F(FlightWriterTest, AddsUpTheTimeOfEachPhase) {
+  const auto writer = Make();
+  const auto pause = [] { std::this_thread::sleep_for(std::chrono::milliseconds(3)); };
+  constexpr Duration kPause = Duration::Milliseconds(3);
+  pause();
+  for (int i = 0; i < 2; ++i) {
+    writer->Turn(RankPhase::kData, 0);
+    pause();
+    writer->Turn(RankPhase::kEvaluation, 0);
+    pause();
+  }
+  writer->Step();  // ends no phase
+  writer->Turn(RankPhase::kForward, 0);
+  const RingPulse pulse = Read().pulse;
+  ASSERT_TRUE(pulse.spent.has_value());
+  const auto of = [&](RankPhase phase) { return pulse.spent->of[static_cast<size_t>(phase)]; };
+  EXPECT_GE(of(RankPhase::kStart), kPause);
+  EXPECT_GE(of(RankPhase::kData), kPause * 2);
+  EXPECT_GE(of(RankPhase::kEvaluation), kPause * 2);
+  EXPECT_EQ(of(RankPhase::kForward), Duration()) << "it lasts";
+  EXPECT_EQ(pulse.spent->waited, Duration());
+}
+
+TEST_F(FlightWriterTest, CountsWaitingInTheWholeAttempt) {
+  const auto writer = Make();
+  writer->Turn(RankPhase::kForward, 0);
+  const int64_t since = MonotonicNanoseconds();
+  std::this_thread::sleep_for(std::chrono::milliseconds(3));
+  writer->Waited(since);
+  writer->Turn(RankPhase::kUnknown, 0);
+  const RingPulse pulse = Read().pulse;
+  ASSERT_TRUE(pulse.spent.has_value());
+  EXPECT_GE(pulse.spent->waited, Duration::Milliseconds(3));
+  EXPECT_LE(pulse.spent->waited, pulse.spent->of[static_cast<size_t>(RankPhase::kForward)]);
 }
 
 TEST_F(FlightWriterTest, ThreadsLoseNoRecordOfEachOther) {

@@ -241,6 +241,20 @@ void LeaseReader::GiveBack(uint64_t lease) {
   Push();
 }
 
+LeaseReader::Taken LeaseReader::Stand(Duration timeout) {
+  std::unique_lock lock(mutex_);
+  if (stand_number_ == 0) {
+    stand_.reset();
+    SayAcks(/*is_urgent=*/true);
+    stand_number_ = next_number_++;
+    Say({.op = LeaseOp::kWhere, .number = stand_number_});
+  }
+  if (!Await(&lock, timeout, [this] { return ended_ || stand_; }) && !is_ending_) return {};
+  if (const auto ended = Ended()) return *ended;
+  stand_number_ = 0;
+  return *std::exchange(stand_, std::nullopt);
+}
+
 LeaseReader::Taken LeaseReader::Mark(uint64_t step, Duration timeout) {
   std::unique_lock lock(mutex_);
   if (marks_.try_emplace(step, "").second || !marks_[step].empty()) {
@@ -412,6 +426,7 @@ void LeaseReader::Reopen() {
     if (position.empty()) unsaid_marks_.insert(step);
   }
   SayMarks();
+  if (stand_number_ != 0 && !stand_) Say({.op = LeaseOp::kWhere, .number = stand_number_});
   const size_t count = std::exchange(requests_, {}).size();
   for (size_t i = 0; i < count; ++i) {
     const uint64_t number = next_number_++;

@@ -97,6 +97,11 @@ class LeaseReader {
   // kComplete when all acks are durable.
   Taken Flush(Duration timeout);
 
+  // How far the data set is done: kComplete. lease: another number after each loss of a table
+  // server; range.end: partitions of a stream that are done whole; text: of a stream, the others,
+  // "offset name" a line; else ranges. kTimeout: call again.
+  Taken Stand(Duration timeout);
+
   // These two work only with a ledger of this process alone. PositionText returns the ranges of a
   // position, and AddPosition adds a position of another process.
   std::string PositionText(const std::string& position);
@@ -184,6 +189,8 @@ class LeaseReader {
   bool is_rewinding_ = false;
   std::map<std::string, LeaseFrame> found_;  // partitions of a stream, by name
   std::optional<uint64_t> known_;            // partitions that the ledger told
+  uint64_t stand_number_ = 0;                // of the question; 0: none is open
+  std::optional<Taken> stand_;
   Counters counters_;
   std::unique_ptr<LeaseBook> own_;  // the ledger, if it is this process's own
   std::deque<LeaseFrame> heard_;    // answers of own_

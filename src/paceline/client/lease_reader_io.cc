@@ -52,6 +52,13 @@ void LeaseReader::Hear(const LeaseFrame& frame) {
       is_rewinding_ = false;
       known_ = frame.end;
       return;
+    case LeaseOp::kStands:
+      if (frame.number != stand_number_) return;
+      stand_ = Taken{.what = What::kComplete,
+                     .lease = frame.begin,
+                     .range = {0, frame.end},
+                     .text = frame.text};
+      return;
     case LeaseOp::kRefused: ended_ = Taken{.what = What::kRefused, .text = frame.text}; return;
     case LeaseOp::kFenced: ended_ = Taken{.what = What::kFenced}; return;
     case LeaseOp::kReset:

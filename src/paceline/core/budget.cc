@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "paceline/base/mark.h"
+#include "paceline/base/text.h"
 #include "paceline/core/signal_number.h"
 
 namespace paceline::core {
@@ -333,6 +334,14 @@ Duration RestartDelay(const JobSpec& spec, uint32_t failures) {
   const Timers& timers = spec.timers;
   const uint32_t doublings = std::min(failures - 2, kDoublingsMax);
   return std::min(timers.restart_delay * (int64_t{1} << doublings), timers.restart_delay_max);
+}
+
+std::string LeasedWorkSinceFailure(const Watch& watch) {
+  const uint64_t samples = watch.leased_work.samples - watch.leased_work_before.samples;
+  if (samples > 0)
+    return Counted(samples, "leased sample") + " acknowledged since the last failure";
+  if (watch.leased_work.searches == watch.leased_work_before.searches) return "";
+  return "the search for a sample on which workers die went on";
 }
 
 }  // namespace paceline::core

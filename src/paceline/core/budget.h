@@ -133,4 +133,8 @@ BudgetVerdict JudgeRepeated(const JobState& state, bool can_go_without_blamed);
 // slowed down. 0 with --max-restarts.
 Duration RestartDelay(const JobState& state);
 
+// Work on leased data since the last failure, as a sentence's part; empty: none. It is progress,
+// whatever steps are known.
+std::string LeasedWorkSinceFailure(const Watch& watch);
+
 }  // namespace paceline::core

@@ -4,6 +4,7 @@
 // what was seen, not what to do. Job::Step accepts them in any order, repeated and outdated ones
 // included.
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -17,8 +18,10 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/phase_time.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
+#include "paceline/model/table_routing.h"
 
 namespace paceline::core {
 
@@ -95,6 +98,14 @@ struct PaceJudged {
   std::vector<SlowFinding> findings;
 };
 
+// How the ranks of a world spent their time until now. Sent about once a second while it grows.
+struct TimeTold {
+  Generation generation;
+  uint32_t ranks = 0;  // that told
+  PartSums spent = {};
+  std::array<uint32_t, kTimeParts> now = {};  // ranks that are in each part at this moment
+};
+
 // Rank 0 of a world reported which parallel plan the ranks carry out.
 struct PlanReported {
   NodeId node;
@@ -149,6 +160,24 @@ struct SizeRequested {
   bool is_measured = false;  // chosen by measurement; false: by a user
 };
 
+// A user wants the job to have so many workers and table servers. tasks/task_scale.h has what is
+// refused before.
+struct TasksRequested {
+  uint32_t workers = 0;
+  uint32_t servers = 0;
+  std::string why;
+};
+
+// A user strikes a part of the job that trains, to see what follows. See world/drill.h for what is
+// refused before.
+struct DrillRequested {
+  std::string kind;  // "sigkill"
+  DrillLoss loss = DrillLoss::kRank;
+  std::string node;               // its name
+  std::optional<Rank> rank = {};  // of that node; none: the drill is about the whole node
+  std::string why;
+};
+
 // How much leased data the job has finished for good since this master started. No later world
 // works on it again. Data sets that are rewound with the model to a checkpoint do not count.
 struct LeasedWorkDone {
@@ -170,6 +199,7 @@ using Event =
     std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
                  CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NoticeCame,
                  NodeLeaving, StopRequested, JournalStalled, JournalCaughtUp, TimePassed,
-                 PaceJudged, PlanReported, LeasedWorkDone, SizeRequested, NodeCheckEnded>;
+                 PaceJudged, PlanReported, LeasedWorkDone, SizeRequested, NodeCheckEnded,
+                 TasksRequested, PartitionsTaken, DrillRequested, TimeTold>;
 
 }  // namespace paceline::core

@@ -11,9 +11,12 @@
 #include "paceline/core/hang/hang.h"
 #include "paceline/core/next_world.h"
 #include "paceline/core/slow/slow.h"
+#include "paceline/core/slow/time_told.h"
 #include "paceline/core/succession/former_worlds.h"
+#include "paceline/core/tasks/task_scale.h"
 #include "paceline/core/tasks/tasks.h"
 #include "paceline/core/turn.h"
+#include "paceline/core/world/drill.h"
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
 #include "paceline/core/world/node_check.h"
@@ -53,13 +56,17 @@ struct Dispatcher {
   void operator()(const NodeLeaving& event) { OnLeaving(turn, event); }
   void operator()(const StopRequested& event) { OnStopRequested(turn, event); }
   void operator()(const SizeRequested& event) { OnSizeRequested(turn, event); }
+  void operator()(const TasksRequested& event) { OnTasksRequested(turn, event); }
+  void operator()(const PartitionsTaken& event) { OnPartitionsTaken(turn, event); }
   void operator()(const JournalStalled&) { turn.watch().journal_stalled_at = turn.now(); }
   void operator()(const JournalCaughtUp&) { OnJournalCaughtUp(turn); }
   void operator()(const LeasedWorkDone& event) { turn.watch().leased_work = event; }
   void operator()(const TimePassed&) {}
   void operator()(const PaceJudged& event) { OnPaceJudged(turn, event); }
+  void operator()(const TimeTold& event) { OnTimeTold(turn, event); }
   void operator()(const PlanReported& event) { OnPlanReported(turn, event); }
   void operator()(const NodeCheckEnded& event) { OnCheckEnded(turn, event); }
+  void operator()(const DrillRequested& event) { OnDrillRequested(turn, event); }
 };
 
 // Adds the time in which this master did not listen to every node's deadlines.
@@ -84,14 +91,14 @@ bool SettleOnce(Turn& turn) {
     case Phase::kEmpty:
     case Phase::kTasks:
     case Phase::kFinished: return false;
-    case Phase::kWaiting: return NoteLeavers(turn) || FormWorld(turn);
+    case Phase::kWaiting: return NoteMoved(turn) || NoteLeavers(turn) || FormWorld(turn);
     case Phase::kStopping: return NoteCheckpoints(turn) || NoteFinish(turn);
     case Phase::kStarting:
     case Phase::kRunning: break;
   }
   return EndDoomedWorld(turn) || EndPassedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) ||
          NoteLoss(turn) || NoteCheckpoints(turn) || NoteLeavers(turn) || NoteShrink(turn) ||
-         NoteSlow(turn) || NoteGrowth(turn);
+         NoteMoved(turn) || NoteSlow(turn) || NoteGrowth(turn) || NoteTime(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {
@@ -153,6 +160,11 @@ Actions Job::Step(Instant now, const Event& event) {
 
 std::string Job::WhyNotSize(uint32_t nodes) {
   return core::WhyNotSize(state_, nodes, &watch_.room);
+}
+
+DrillOutlook Job::OutlookOf(const DrillRequested& drill) {
+  Turn turn({state_, links_, watch_}, watch_.last_step_at);
+  return OutlookOfDrill(turn, drill);
 }
 
 Instant Job::NextDeadline() const { return watch_.deadline; }

@@ -30,6 +30,8 @@
 
 namespace paceline::core {
 
+struct DrillOutlook;
+
 class Job {
  public:
   Job();
@@ -41,6 +43,9 @@ class Job {
 
   // Why the job cannot have so many nodes; "": it can, and takes SizeRequested.
   std::string WhyNotSize(uint32_t nodes);
+
+  // What a drill would cost now, or why the job is not struck; world/drill.h.
+  DrillOutlook OutlookOf(const DrillRequested& drill);
 
   // Instant::Max() when nothing is due.
   Instant NextDeadline() const;

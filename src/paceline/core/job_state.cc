@@ -6,6 +6,8 @@
 #include "paceline/core/budget.h"
 #include "paceline/core/succession/memo.h"
 #include "paceline/core/tasks/task_budget.h"
+#include "paceline/core/tasks/task_scale.h"
+#include "paceline/core/world/drill.h"
 #include "paceline/core/world/room.h"
 
 namespace paceline::core {
@@ -61,6 +63,11 @@ struct StateFolder {
   void operator()(const JobCreated& fact) {
     state.spec = fact.spec;
     state.created_at = record.at;
+    const TaskSpec& tasks = fact.spec.tasks;
+    if (tasks.has_tables() && tasks.servers > 0) {
+      state.routing = TableRouting(tasks.servers);
+      state.moves_seq = record.seq;
+    }
     SetPhase(state, record, Phase::kWaiting);
   }
 
@@ -90,6 +97,8 @@ struct StateFolder {
     node.finished = false;
     node.notice.reset();
     node.check.reset();
+    node.check_round = 0;
+    node.is_slow_once = false;
     // A new machine with an old name.
     if (node.status == NodeState::Status::kEvicted) node.failures_without_progress = 0;
     if (fact.incarnation > 0 && state.spec.has_wish()) NoteIncarnation(fact);
@@ -138,8 +147,20 @@ struct StateFolder {
     node.id = fact.node;
     node.check = NodeCheck{.state = fact.ok ? NodeCheck::State::kPassed : NodeCheck::State::kFailed,
                            .reason = fact.reason,
-                           .numbers = fact.numbers};
+                           .numbers = fact.numbers,
+                           .round = fact.round};
   }
+
+  void operator()(const NodeCheckOrdered& fact) {
+    NodeState& node = state.nodes[fact.node];
+    node.id = fact.node;
+    node.check.reset();
+    node.check_round = fact.round;
+    node.is_slow_once = node.is_slow_once || fact.is_slow;
+    if (state.moved_node == fact.node) state.moved_node.reset();
+  }
+
+  void operator()(const DrillStruck& fact) { BeginDrill(record, fact, &state); }
 
   void operator()(const NodeEvicted& fact) {
     Depart(fact.node, NodeState::Status::kEvicted, fact.reason);
@@ -199,7 +220,9 @@ struct StateFolder {
                       .blamed = fact.blamed,
                       .seq = record.seq};
     state.step_max = std::max(state.step_max, fact.step);
-    if (fact.rung == Rung::kReplaceSlow) state.nodes[fact.blamed].moved_at = record.at;
+    if (fact.rung != Rung::kReplaceSlow) return;
+    state.nodes[fact.blamed].moved_at = record.at;
+    state.moved_node = fact.blamed;
   }
 
   // Clears the slow ranks and the bad loss that were recorded for the last world.
@@ -230,6 +253,8 @@ struct StateFolder {
       node.status = NodeState::Status::kSeated;
       node.seat = i;
     }
+    if (state.moved_node && HoldsSeat(state, *state.moved_node)) state.moved_node.reset();
+    state.drill.reset();
     state.last_incident = state.incident;
     state.incident = Incident{};
     state.decision = PendingDecision{};
@@ -283,10 +308,13 @@ struct StateFolder {
     const bool is_firm = fact.evidence.empty() || fact.is_lasting;
     (is_firm ? state.progress_in_world : state.evidence_in_world) = true;
     Refill(state, fact);
+    RefillTasks(&state);
     for (auto& [index, wished] : state.wished) wished.replaced = 0;
   }
 
-  void operator()(const AgentReturned&) {}  // for people alone
+  void operator()(const AgentReturned& fact) {
+    if (state.drill && state.drill->node == fact.node) state.drill.reset();
+  }
 
   void operator()(const GrowthPlanned& fact) {
     if (state.growth.pending) return;
@@ -346,6 +374,7 @@ struct StateFolder {
     state.plan = fact;
     NoteDevices(fact, &state);
   }
+  void operator()(const TimeAccounted&) {}  // only the ledger of goodput reads it
   void operator()(const LossWentBad& fact) { state.bad_loss_step = fact.bad.step; }
   void operator()(const WishChanged& fact) {
     WishAnew(state, fact.name);
@@ -360,6 +389,9 @@ struct StateFolder {
     state.decision = PendingDecision{};
     SetPhase(state, record, fact.tasks.empty() ? Phase::kWaiting : Phase::kTasks);
   }
+
+  void operator()(const TasksScaled& fact) { ScaleTasks(record, fact, &state); }
+  void operator()(const TablesMoved& fact) { MoveTables(record, fact, &state); }
 
   // The job continues as after a world that ended, with the same seats. If it had failed, the user
   // has repaired the cause, so failures are counted from zero.

@@ -79,6 +79,8 @@ struct NodeState {
   std::optional<LeaveNotice> notice = {};   // until a node of that name joins again
   std::optional<Departure> departure = {};  // until the next world is formed
   std::optional<NodeCheck> check = {};      // of its present agent, once it is over
+  uint32_t check_round = 0;                 // an older check does not count
+  bool is_slow_once = false;                // a round before found it slow
   Instant moved_at;                         // when a spare took its ranks, as it was slow; 0: never
   std::vector<NodeDevices> devices;         // in the order of its local ranks; empty: not told
   // Neither lost nor left.
@@ -114,6 +116,7 @@ struct TaskState {
   Task task;
   BudgetState budget;
   Instant since;      // when its generation was placed
+  RecordSeq placed;   // the record of that
   RecordSeq failure;  // RankFailed of its generation; 0: it has not failed
   bool operator==(const TaskState&) const = default;
 };
@@ -164,6 +167,16 @@ struct ToldHang {
   bool operator==(const ToldHang&) const = default;
 };
 
+// The newest drill on the job, until what it struck has come back.
+struct RunningDrill {
+  NodeId node;
+  bool has_rank = false;
+  Rank rank;
+  Instant at;
+  RecordSeq seq;
+  bool operator==(const RunningDrill&) const = default;
+};
+
 // The number of nodes that was chosen, by `paceline scale` or by measurement. All later worlds obey
 // it.
 struct ChosenSize {
@@ -192,6 +205,8 @@ struct JobState {
   std::optional<World> world;             // current or, between worlds, none
   std::vector<TaskState> tasks;           // in the order of their ranks; empty: none is placed
   RecordSeq tasks_seq;                    // TasksPlaced that placed them all
+  TableRouting routing;                   // of the job's table servers
+  RecordSeq moves_seq;                    // the last record that changed which partitions move next
   World last_world;                       // seats to keep when the next one is formed
   Generation generation;                  // highest ever used, granted blocks included
   Generation solo_last;  // last generation of the block granted with the current world
@@ -207,6 +222,8 @@ struct JobState {
   PlannedGrowth growth;
   ToldHang hang;
   ChosenSize size;
+  std::optional<NodeId> moved_node;   // a spare takes its ranks; its checks are not repeated yet
+  std::optional<RunningDrill> drill;  // none: no drill is under way
   CheckpointBook checkpoints;
   bool only_stores = false;     // resumed with all done: its last step is to be brought to storage
   uint32_t finished_count = 0;  // seats of lost nodes whose ranks had exited with 0
@@ -324,6 +341,15 @@ struct SlowNode {
   Instant look_at;          // when to ask again whether a spare takes its ranks
 };
 
+// Volatile: the time by phase that the ranks of the current world told last, and when it was
+// recorded.
+struct TimeWatch {
+  TimeTold told;
+  Instant told_at;
+  Generation accounted;  // the newest generation of a TimeAccounted
+  Instant accounted_at;
+};
+
 // Volatile: the other knowledge of this master. Counters are for the current world.
 struct Watch {
   Instant last_step_at;
@@ -348,15 +374,16 @@ struct Watch {
   uint32_t quiet_ranks = 0;
   HangWatch hang;
   std::optional<LossWentBad> bad_loss = {};  // reported, and perhaps recorded already
-  int64_t step = -1;                         // highest absolute step reported
-  int64_t step_count = 0;                    // highest hook count of the current world
-  Instant stepped_at;                        // when a rank told the newest of these
-  int64_t world_step = -1;                   // highest absolute step of the current world
-  uint32_t saved_files = 0;                  // most that a rank of the current world wrote
-  Instant filed_at;                          // when a rank told that it wrote one more,
-  int64_t filed_step_count = 0;              // and its steps by then
-  LeasedWorkDone leased_work;                // until now,
-  LeasedWorkDone leased_work_before;         // and until the last failure
+  TimeWatch time;
+  int64_t step = -1;                  // highest absolute step reported
+  int64_t step_count = 0;             // highest hook count of the current world
+  Instant stepped_at;                 // when a rank told the newest of these
+  int64_t world_step = -1;            // highest absolute step of the current world
+  uint32_t saved_files = 0;           // most that a rank of the current world wrote
+  Instant filed_at;                   // when a rank told that it wrote one more,
+  int64_t filed_step_count = 0;       // and its steps by then
+  LeasedWorkDone leased_work;         // until now,
+  LeasedWorkDone leased_work_before;  // and until the last failure
   int64_t saved_step = -1;
   Instant saved_at;              // when a rank first reported it,
   int64_t saved_step_count = 0;  // and its steps by then; 0: not in the current world

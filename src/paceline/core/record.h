@@ -12,9 +12,11 @@
 #include "paceline/base/instant.h"
 #include "paceline/core/checkpoint/book.h"
 #include "paceline/core/succession/memo.h"
+#include "paceline/model/drill.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/phase_time.h"
 #include "paceline/model/rank_sample.h"
 #include "paceline/model/task.h"
 #include "paceline/model/world.h"
@@ -101,6 +103,15 @@ struct NodeChecked {
   bool ok = false;
   std::string reason;
   std::string numbers;  // a JSON object; "": none
+  uint32_t round = 0;   // see NodeCheck
+};
+// The node gets no seat until its checks have been run once more.
+struct NodeCheckOrdered {
+  NodeId node;
+  std::string name;
+  uint32_t round = 0;    // of those checks
+  bool is_slow = false;  // by the round before, it is much slower than the other nodes
+  std::string reason;
 };
 struct NodeEvicted {  // taken out of the world by a failed verdict; never seated again
   NodeId node;
@@ -199,6 +210,13 @@ struct RankNoLongerSlow {
   Generation generation;
   SlowFinding finding;  // as it was recorded
 };
+// How the ranks of a world spent their time until this record, once a minute and before each change
+// of what the world does. The sums only grow, so the newest record of a generation has it all.
+struct TimeAccounted {
+  Generation generation;
+  uint32_t ranks = 0;  // that told
+  PartSums spent = {};
+};
 // A series of bad losses began. It affects all ranks of a world, so it is recorded once, for the
 // first rank that reports it.
 struct LossWentBad {
@@ -270,6 +288,31 @@ struct TasksPlaced {
   std::vector<Task> tasks;  // in the order of their ranks
   std::string reason;
 };
+// A user chose how many workers and table servers the job has from now on.
+struct TasksScaled {
+  uint32_t workers = 0;
+  uint32_t servers = 0;
+  std::string reason;
+};
+// A table server has received these partitions of another one, and has them from now on.
+struct TablesMoved {
+  uint32_t from = 0;
+  uint32_t to = 0;
+  std::vector<uint32_t> partitions;
+  std::string reason;
+};
+// A user strikes a part of the job, so what follows from it is no fault. Recorded just before the
+// strike.
+struct DrillStruck {
+  NodeId node;
+  std::string name;
+  Generation generation;
+  bool has_rank = false;  // false: the whole node, or its agent
+  Rank rank;              // meaningful when has_rank
+  std::string kind;       // "sigkill"
+  DrillLoss loss = DrillLoss::kRank;
+  std::string reason;
+};
 struct JobResumed {  // a user started the ended job again
   std::string reason;
   bool anew = false;  // it had failed or was stopped: failures are counted anew
@@ -282,7 +325,8 @@ using Fact =
                  CheckpointCommitted, CheckpointDamaged, CheckpointNotStored, JobResumed,
                  HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
                  LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned, HangEnded,
-                 SizeChosen, TasksPlaced, NodeChecked>;
+                 SizeChosen, TasksPlaced, NodeChecked, TasksScaled, TablesMoved, NodeCheckOrdered,
+                 DrillStruck, TimeAccounted>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

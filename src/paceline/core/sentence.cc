@@ -100,6 +100,12 @@ struct Teller {
   std::string operator()(const RankNoLongerSlow& fact) const {
     return diagnose::NoLongerSlowSentence(fact.finding);
   }
+  std::string operator()(const TimeAccounted& fact) const {
+    int64_t sum = 0;
+    for (const int64_t part : fact.spent) sum += part;
+    return Counted(fact.ranks, "rank") + " of " + NameOf(fact.generation) + " told the phases of " +
+           ToString(Duration::Seconds(sum / 1000)) + " of rank time";
+  }
   std::string operator()(const LossWentBad& fact) const {
     return "rank " + ToString(fact.rank) + ": " + BadLossText(fact.bad);
   }
@@ -206,6 +212,17 @@ struct Teller {
            "; paceline tries again by itself";
   }
   std::string operator()(const TasksPlaced& fact) const { return fact.reason; }
+  std::string operator()(const TasksScaled& fact) const { return "the job goes " + fact.reason; }
+  std::string operator()(const TablesMoved& fact) const { return fact.reason; }
+  std::string operator()(const NodeCheckOrdered& fact) const {
+    return fact.name + " is checked once more: " + fact.reason;
+  }
+  std::string operator()(const DrillStruck& fact) const {
+    const bool is_agent = fact.loss == DrillLoss::kAgent;
+    const std::string what = fact.has_rank ? RankTitle(fact.rank) + " on " + fact.name
+                                           : (is_agent ? "the agent of " : "") + fact.name;
+    return WithReason("a drill (" + fact.kind + ") strikes " + what, fact.reason);
+  }
   std::string operator()(const JobResumed& fact) const { return fact.reason; }
   std::string operator()(const JobFinished& fact) const {
     return "the job has ended with exit code " + std::to_string(fact.exit_code) + ": " +
@@ -243,11 +260,16 @@ struct Namer {
   std::string_view operator()(const HangEnded&) const { return "hang_ended"; }
   std::string_view operator()(const RankSlow&) const { return "rank_slow"; }
   std::string_view operator()(const RankNoLongerSlow&) const { return "rank_no_longer_slow"; }
+  std::string_view operator()(const TimeAccounted&) const { return "time_accounted"; }
   std::string_view operator()(const LossWentBad&) const { return "loss_went_bad"; }
   std::string_view operator()(const ModelDescribed&) const { return "model_described"; }
   std::string_view operator()(const ParallelPlanChosen&) const { return "parallel_plan_chosen"; }
   std::string_view operator()(const WishChanged&) const { return "wish_changed"; }
   std::string_view operator()(const TasksPlaced&) const { return "tasks_placed"; }
+  std::string_view operator()(const TasksScaled&) const { return "tasks_scaled"; }
+  std::string_view operator()(const TablesMoved&) const { return "tables_moved"; }
+  std::string_view operator()(const NodeCheckOrdered&) const { return "node_check_ordered"; }
+  std::string_view operator()(const DrillStruck&) const { return "drill_struck"; }
   std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }
 };

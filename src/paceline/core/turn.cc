@@ -5,6 +5,7 @@
 
 #include "paceline/core/detect/detectors.h"
 #include "paceline/core/finish.h"
+#include "paceline/core/slow/time_told.h"
 #include "paceline/core/tasks/tasks.h"
 
 namespace paceline::core {
@@ -95,6 +96,7 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
   if (state.IsSeated(node)) return RunAssignment(state, *known);
   if (const auto tasks = TaskAssignment(state, node)) return *tasks;
   assignment.kind = Assignment::Kind::kIdle;
+  assignment.check_round = known == nullptr ? 0 : known->check_round;
   // A single node's block is above its world, and ranks of the block must end, too.
   const bool trains = state.world.has_value() || !state.tasks.empty();
   assignment.reason = trains ? "spare" : state.waiting_for;
@@ -102,6 +104,9 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
 }
 
 RecordSeq Turn::Emit(Fact fact, std::vector<RecordSeq> causes) {
+  if (const auto account = AccountBefore(fact, state(), now_, &watch().time)) {
+    Emit(*account, {state().world_seq});
+  }
   causes.erase(std::remove(causes.begin(), causes.end(), RecordSeq()), causes.end());
   std::sort(causes.begin(), causes.end());
   causes.erase(std::unique(causes.begin(), causes.end()), causes.end());

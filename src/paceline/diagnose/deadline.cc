@@ -41,6 +41,7 @@ Deadlines DeadlinesByPhase(const RankEvidence& rank) {
     case RankPhase::kStart:
     case RankPhase::kCompile:
     case RankPhase::kEvaluation:
+    case RankPhase::kRestore:
     case RankPhase::kEnd: break;
   }
   return patient;

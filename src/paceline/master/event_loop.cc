@@ -8,6 +8,7 @@
 
 #include "paceline/base/log.h"
 #include "paceline/core/detect/detectors.h"
+#include "paceline/core/tasks/task_scale.h"
 #include "paceline/master/handlers.h"
 #include "paceline/master/succession/memo.h"
 #include "paceline/wire/codec/history_codec.h"
@@ -215,6 +216,8 @@ void EventLoop::Handle(const MasterEvent& event) {
     handlers(*brief);
   } else if (const auto* heat = std::get_if<HeatAsked>(&event)) {
     handlers(*heat);
+  } else if (const auto* moved = std::get_if<TablesTaken>(&event)) {
+    Step(moved->taken);
   } else {
     handlers(std::get<HealthAsked>(event));
   }
@@ -260,6 +263,18 @@ void EventLoop::Step(const core::Event& event) {
   const RecordSeq after = job_.state().last_seq;
   if (!actions.records.empty()) journal_->Append(std::move(actions.records));
   for (core::Effect& effect : actions.effects) executor_.Add(after, std::move(effect));
+  TellRouting(after);
+}
+
+// After the record is durable, and before any later order: a table server that is started after a
+// move must not hear of the routing before it.
+void EventLoop::TellRouting(RecordSeq after) {
+  const core::JobState& state = job_.state();
+  if (leases_ == nullptr || state.routing.empty() || state.moves_seq == told_routing_) return;
+  told_routing_ = state.moves_seq;
+  executor_.AddReply(after, [leases = leases_, text = EncodeNews(core::NewsFor(state))] {
+    leases->SetRouting(text);
+  });
 }
 
 HostView EventLoop::View(Instant now) const {

@@ -15,6 +15,7 @@
 #include "paceline/core/job.h"
 #include "paceline/core/scale/scale_desk.h"
 #include "paceline/core/slow/pace_desk.h"
+#include "paceline/core/slow/time_desk.h"
 #include "paceline/master/clock.h"
 #include "paceline/master/event_queue.h"
 #include "paceline/master/executor.h"
@@ -96,6 +97,7 @@ class EventLoop {
   void ServeWatcher(wire::WatchId id, Watcher* watcher);
   void ServeWatchers();
   void HearOfLeases();
+  void TellRouting(RecordSeq after);
   // The samples of a node have ended a window of steps.
   void NoteSizes(Instant now);
   bool IsOver(Instant now);
@@ -125,6 +127,7 @@ class EventLoop {
   std::vector<core::Record> own_;       // on the disk, until then
   StackDesk stack_desk_;
   core::PaceDesk pace_desk_;
+  core::TimeDesk time_desk_;
   core::ScaleDesk scale_desk_;
   HistoryDesk history_;
   HeatDesk heat_;
@@ -145,6 +148,7 @@ class EventLoop {
   std::map<std::string, std::string> pending_nodes_;  // why the platform has not started them
   std::optional<Instant> over_at_;
   core::LeasedWorkDone leased_work_;  // that the core knows of
+  RecordSeq told_routing_;            // the record of the routing that table servers are told
 };
 
 }  // namespace paceline::master

@@ -13,6 +13,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/master/journal/journal.h"
+#include "paceline/model/table_routing.h"
 #include "paceline/wire/server/master_server.h"
 
 namespace paceline::master {
@@ -34,8 +35,12 @@ struct HeatAsked {
   uint64_t known = 0;                      // the version that the reader has; 0: none
   std::function<void(std::string)> reply;  // docs/formats/heat.md; on the loop's thread
 };
+// A table server has received partitions of another one.
+struct TablesTaken {
+  PartitionsTaken taken;
+};
 using MasterEvent = std::variant<wire::ServerEvent, JournalEvent, MetricsAsked, HealthAsked,
-                                 PulseAsked, BriefAsked, HeatAsked>;
+                                 PulseAsked, BriefAsked, HeatAsked, TablesTaken>;
 
 // The feed of the job's page, among the watchers of events.
 inline constexpr wire::WatchId kPageWatch{UINT64_MAX};

@@ -22,6 +22,7 @@ struct Handlers {
   void operator()(const wire::StacksAsked& asked) const;
   void operator()(const wire::StopAsked& asked) const;
   void operator()(const wire::ScaleAsked& asked) const;
+  void operator()(const wire::DrillAsked& asked) const;
   void operator()(const wire::EventsWanted& wanted) const;
   void operator()(const wire::WatchEnded& ended) const;
   void operator()(const RecordsRead& read) const;
@@ -35,6 +36,8 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::Register& message) const;
   void Said(ConnectionId connection, const wire::Heartbeat& message) const;
   void Said(ConnectionId connection, const wire::RankEnd& message) const;
+  // Takes how long ranks of a node spent in each phase.
+  void TakeTimes(NodeId node, const std::vector<RankTimes>& times) const;
   void Said(ConnectionId connection, const wire::Leaving& message) const;
   void Said(ConnectionId connection, const CheckpointReport& message) const;
   void Said(ConnectionId connection, const NodeEvidence& message) const;

@@ -30,6 +30,7 @@
 #include "paceline/master/report/http.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/codec/spec_file.h"
+#include "paceline/wire/security/page_session.h"
 #include "paceline/wire/security/secret_file.h"
 
 namespace paceline::master {
@@ -85,6 +86,17 @@ absl::StatusOr<wire::ServerCredentials> ReadCredentials(const std::string& run_d
   auto credentials = wire::LoadServerCredentials(run_dir + "/tls", token);
   if (credentials.ok() || !absl::IsNotFound(credentials.status())) return credentials;
   return wire::ServerCredentials{.token = token};
+}
+
+// The token for those who may read the page and the metrics, and no more: a session of the page
+// that is kept in a file. A full disk costs that file, and not the job.
+void KeepReadingToken(const std::string& run_dir, const std::string& token) {
+  const std::string path = run_dir + "/reading_token";
+  std::string known = ReadOwnText(path, 1024);
+  if (known.ends_with('\n')) known.pop_back();
+  if (wire::IsPageSession(token, known)) return;
+  const absl::Status kept = ReplaceFile(path, wire::MakePageSession(token) + "\n", 0600);
+  if (!kept.ok()) LogWarning("reading_token", {{"why", kept}});
 }
 
 int PortOf(const std::string& address) {
@@ -171,10 +183,12 @@ absl::StatusOr<std::unique_ptr<LeaseHost>> ServeLeases(HostPort at, LeaseHost::O
   }
 }
 
-// A text that the loop makes.
+// A text that the loop makes, for everybody who may read the page.
 template <class Asked>
 HttpRoute TextRoute(const char* path, const char* type, EventQueue* queue) {
-  return {.path = path, .ask = [queue, type](const HttpRequest&, HttpReply reply) {
+  return {.path = path,
+          .access = HttpAccess::kReader,
+          .ask = [queue, type](const HttpRequest&, HttpReply reply) {
             return queue->TryPost(Asked{[reply = std::move(reply), type](std::string text) {
               reply({.text = std::move(text), .type = type});
             }});
@@ -226,6 +240,7 @@ class Master {
     const absl::StatusOr<MasterAddress> before = ReadMasterAddress(options.run_dir);
     if (at.port == 0 && before.ok() && !records.empty()) at.port = PortOf(before->addr);
     const std::string& token = credentials.token;
+    KeepReadingToken(options.run_dir, token);
     JobHistory own_history = StartHistory(spec);
 
     StartPage(token, options.page, records);
@@ -246,7 +261,10 @@ class Master {
                                            .is_insecure = options.insecure,
                                            .credentials = credentials,
                                            .silence_max = spec.job.timers.lost_after_max,
-                                           .is_placed = spec.job.is_placed}));
+                                           .is_placed = spec.job.is_placed,
+                                           .taken = [this](const PartitionsTaken& taken) {
+                                             queue_.Post(TablesTaken{taken});
+                                           }}));
     loop.SetLeases(leases_.get());
     loop.SetHistory(history_.get(), std::move(own_history));
     StartNotifier(spec.launch);

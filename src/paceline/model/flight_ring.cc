@@ -93,6 +93,23 @@ StepSums SumsOf(const RingHeader& ring) {
   return is_whole && is_possible ? sums : StepSums();
 }
 
+std::optional<PhaseTimes> SpentOf(const RingHeader& ring) {
+  const int64_t since = ring.spent_since_ns.load(kRelaxed);
+  if (since <= 0) return std::nullopt;
+  PhaseTimes times;
+  int64_t left = ring.phase_since_ns.load(kRelaxed) - since;
+  for (uint32_t i = 0; i < kRankPhases; ++i) {
+    const int64_t spent = ring.spent_ns[i].load(kRelaxed);
+    if (spent < 0 || spent > left) return std::nullopt;
+    left -= spent;
+    times.of[i] = Duration::Nanoseconds(spent);
+  }
+  const int64_t waited = ring.spent_ns[kSpentWaiting].load(kRelaxed);
+  if (left != 0 || waited < 0) return std::nullopt;
+  times.waited = Duration::Nanoseconds(waited);
+  return times;
+}
+
 RingPulse PulseOf(const RingHeader& ring) {
   RingPulse pulse{.generation = ring.generation,
                   .rank = ring.rank,
@@ -110,6 +127,9 @@ RingPulse PulseOf(const RingHeader& ring) {
     pulse.longest_ns[i] = ring.longest_ns[i].load(kRelaxed);
   }
   pulse.sums = SumsOf(ring);
+  // The phase that lasts must be that of these times.
+  pulse.spent = SpentOf(ring);
+  if (ring.phase_since_ns.load(kRelaxed) != pulse.phase_since_ns) pulse.spent.reset();
   return pulse;
 }
 
@@ -141,6 +161,7 @@ std::string_view PhaseName(RankPhase phase) {
     case RankPhase::kCompile: return "compile";
     case RankPhase::kEvaluation: return "evaluation";
     case RankPhase::kEnd: return "end";
+    case RankPhase::kRestore: return "restore";
     case RankPhase::kUnknown: break;
   }
   return "unknown";

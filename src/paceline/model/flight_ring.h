@@ -22,6 +22,7 @@
 #include <string_view>
 #include <vector>
 
+#include "paceline/model/phase_time.h"
 #include "paceline/model/rank_sample.h"
 
 namespace paceline {
@@ -35,25 +36,10 @@ inline constexpr uint32_t kRingRecords = 4096;
 // The number of a text that did not fit into the table: an empty text.
 inline constexpr uint32_t kRingNoName = 0;
 inline constexpr uint32_t kRingPhaseWords = 16;
+static_assert(kRankPhases < kRingPhaseWords);
+// The word of `spent_ns` that is of no phase: what of the other words was waiting in collectives.
+inline constexpr uint32_t kSpentWaiting = kRingPhaseWords - 1;
 inline constexpr uint32_t kStepTimeBuckets = 64;
-
-// A rank's phase of training. After an optimizer's step it is kUnknown until the hooks see the next
-// phase, because the script may compute metrics, sample or upload.
-enum class RankPhase : uint32_t {
-  kStart = 0,  // from the script's first line to its first step
-  kData = 1,
-  kForward = 2,
-  kBackward = 3,
-  kOptimizer = 4,
-  kCheckpoint = 5,
-  kCompile = 6,
-  kEvaluation = 7,
-  kUnknown = 8,
-  kEnd = 9,  // the script has returned
-};
-inline constexpr uint32_t kRankPhases = 10;
-std::string_view PhaseName(
-    RankPhase phase);  // "data", "forward", …; "unknown" for any other number
 
 enum class FlightKind : uint32_t {
   kNone = 0,
@@ -92,10 +78,16 @@ struct RingHeader {
   std::atomic<int64_t> data_ns;
   std::atomic<int64_t> waited_ns;
   std::atomic<uint64_t> point_to_point;  // sends and receives that were begun
-  char reserved[kRingHeaderBytes - 168 - 8 * kRingPhaseWords - 4 * kStepTimeBuckets];
+  // Time by phase since `spent_since_ns`, up to `phase_since_ns`: the phase that lasts is not in
+  // it. So the words of all phases add up to the time between these two. If they do not, they are
+  // being written. 0 since: the writer's release did not count.
+  std::atomic<int64_t> spent_since_ns;
+  std::atomic<int64_t> spent_ns[kRingPhaseWords];
+  char reserved[kRingHeaderBytes - 176 - 16 * kRingPhaseWords - 4 * kStepTimeBuckets];
 };
 static_assert(sizeof(RingHeader) == kRingHeaderBytes);
 static_assert(offsetof(RingHeader, begun) == 56 && offsetof(RingHeader, sums_begun) == 488);
+static_assert(offsetof(RingHeader, spent_since_ns) == 552);
 
 struct FlightRecord {
   std::atomic<uint64_t> commit;  // 1 + the record's number; 0 while it is being written
@@ -144,6 +136,9 @@ struct RingPulse {
   int64_t step_p99_ns = 0;  // 0: fewer than 20 steps were timed
   std::array<int64_t, kRankPhases> longest_ns{};
   StepSums sums;  // no steps: none is counted yet, or they were being written
+  // Of the phases that have ended; the one that lasts began at phase_since_ns. Empty: the rank does
+  // not count its time, or the words were being written.
+  std::optional<PhaseTimes> spent;
 };
 
 // One record as a reader saw it.

@@ -178,5 +178,40 @@ TEST(FlightRing, SumsThatAreBeingWrittenOrCannotBeAreNone) {
   EXPECT_EQ(StepSums(), ring.Read().pulse.sums);
 }
 
+TEST(FlightRing, TellsTheTimeOfThePhasesThatHaveEnded) {
+  Ring ring;
+  EXPECT_FALSE(ring.Read().pulse.spent.has_value()) << "an older release counts none";
+  RingHeader& header = ring.header();
+  header.spent_since_ns = 1000;
+  header.phase_since_ns = 1600;
+  header.spent_ns[static_cast<size_t>(RankPhase::kStart)] = 200;
+  header.spent_ns[static_cast<size_t>(RankPhase::kData)] = 400;
+  header.spent_ns[kSpentWaiting] = 50;
+  const auto spent = ring.Read().pulse.spent;
+  ASSERT_TRUE(spent.has_value());
+  EXPECT_EQ(spent->of[static_cast<size_t>(RankPhase::kData)], Duration::Nanoseconds(400));
+  EXPECT_EQ(spent->waited, Duration::Nanoseconds(50));
+}
+
+// The rank has begun a phase and not yet added the one before; or a broken script wrote there.
+TEST(FlightRing, TimesThatDoNotAddUpAreNone) {
+  Ring ring;
+  RingHeader& header = ring.header();
+  header.spent_since_ns = 1000;
+  header.phase_since_ns = 1600;
+  header.spent_ns[0] = 599;
+  EXPECT_FALSE(ring.Read().pulse.spent.has_value());
+  header.spent_ns[0] = 601;
+  EXPECT_FALSE(ring.Read().pulse.spent.has_value());
+  header.spent_ns[0] = -1;
+  header.spent_ns[1] = 601;
+  EXPECT_FALSE(ring.Read().pulse.spent.has_value());
+  header.spent_ns[0] = 0;
+  header.spent_ns[1] = 600;
+  EXPECT_TRUE(ring.Read().pulse.spent.has_value());
+  header.spent_ns[kSpentWaiting] = -1;
+  EXPECT_FALSE(ring.Read().pulse.spent.has_value());
+}
+
 }  // namespace
 }  // namespace paceline

@@ -215,6 +215,8 @@ struct LaunchSpec {
   // Executables that the agent runs before its node is seated. Absolute.
   std::vector<std::string> checks;
   Duration check_timeout = Duration::Seconds(60);  // for each of them
+  // Files of rules that the agent matches before its own when a rank fails. Absolute.
+  std::vector<std::string> log_rules;
   // How long the master waits at the job's end for the command's last runs.
   Duration notify_end_wait() const {
     if (notify_command.empty()) return Duration();

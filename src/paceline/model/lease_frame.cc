@@ -52,7 +52,9 @@ constexpr uint64_t kHasUnits = 8;
 // 1: follows checkpoints; 3: and all ranks get equally many ordinals. Plus 4 for a stream, which
 // has no equal shares. Plus kHasUnits if the sizes of a batch and an epoch follow the numbers.
 uint64_t Following(const LeaseOpen& open) {
-  if (open.unit > 0) return kHasUnits + (open.follows_checkpoints ? 1 : 0);
+  if (open.unit > 0) {
+    return kHasUnits + (open.is_stream ? 4 : 0) + (open.follows_checkpoints ? 1 : 0);
+  }
   if (open.is_stream) return open.follows_checkpoints ? 5 : 4;
   if (!open.follows_checkpoints) return 0;
   return open.is_even ? 3 : 1;
@@ -78,7 +80,7 @@ std::optional<LeaseOpen> ParseOpen(std::string_view text) {
   std::memcpy(n.data(), text.data(), sizeof(n));
   text.remove_prefix(sizeof(n));
   std::array<uint64_t, 2> units{};
-  if (n[11] == kHasUnits || n[11] == kHasUnits + 1) {
+  if (n[11] >= kHasUnits && n[11] != kHasUnits + 3) {
     if (text.size() < sizeof(units)) return std::nullopt;
     std::memcpy(units.data(), text.data(), sizeof(units));
     text.remove_prefix(sizeof(units));

@@ -42,10 +42,15 @@ enum class LeaseOp : uint16_t {
   // refused them; else retention has eaten them
   kGap = 12,
   // From a table server at its start, without a kOpen. number: the server; begin: how often it
-  // was started again; text: the batches that its tables have, by data set. All others of batches
-  // that are not divided
-  // are free again
+  // was started again; text: the batches that its tables have, by data set. All others of data sets
+  // that train tables are free again. kMore: the text goes on in the next frame; lease: number of
+  // this frame, from 0
   kTablesHave = 13,
+  kWhere = 14,  // number: of the question, how far the data set is done
+  // From a table server, without a kOpen. number: the server. It is told the routing now, and
+  // whenever it changes
+  kTablesWatch = 15,
+  kTablesTaken = 16,  // from a table server, without a kOpen. text: PartitionsTaken
   // Sent to a process.
   kOpened = 32,   // begin: samples in quarantine; end: known partitions of a stream
   kGranted = 33,  // number: of the request, lease, begin, end; text: of a stream: base, name
@@ -62,8 +67,14 @@ enum class LeaseOp : uint16_t {
   kFenced = 42,     // a newer process has replaced it. The last frame
   kDiffers = 43,    // text: the loader; number: the place; begin, end: the differing ranks
   kRecall = 44,     // lease of a stream: to be returned; another process has fewer, or has it
-  // To a table server. number: the server; begin: ordinals that are free again; text: which
+  // To a table server. number: the server; begin: ordinals that are free again; text: which, of
+  // data sets that end
   kUndone = 45,
+  // number: of the question; begin: another number after each loss of a table server; end:
+  // partitions of a stream that are done whole; text: of a stream, the others, "offset name" a
+  // line, as many as fit; else ranges
+  kStands = 46,
+  kRouting = 47,  // to a table server. text: RoutingNews
   // Sent and received by agents.
   kGone = 64,   // peer: the process has ended; kBlamed in flags: by itself
   kReset = 65,  // new connection to the master: open and present again
@@ -75,6 +86,7 @@ enum class LeaseOp : uint16_t {
 
 struct LeaseFrame {
   static constexpr uint16_t kBlamed = 1;
+  static constexpr uint16_t kMore = 2;
 
   LeaseOp op = LeaseOp::kPing;
   uint16_t flags = 0;
@@ -118,7 +130,7 @@ struct LeaseOpen {
   bool is_even = false;    // follows checkpoints, and all ranks get equally many ordinals
   bool is_stream = false;  // its partitions are found while it is read
   // Ordinals of a batch that nobody divides, and of an epoch, which no batch crosses. 0: none; not
-  // for equal shares and streams.
+  // for equal shares. 1 and 0 for a stream that trains tables, whose batches may be divided.
   uint64_t unit = 0;
   uint64_t epoch = 0;
   bool operator==(const LeaseOpen&) const = default;

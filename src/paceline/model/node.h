@@ -41,6 +41,7 @@ struct ExitCause {
   std::string fingerprint;  // equal for equal failures, e.g. "ValueError@train.py:31"
   std::string headline;     // one line for people, e.g. "ValueError: bad batch (train.py:31)"
   std::string cause_class;  // of logclass, e.g. "cuda_oom"; "": none matched
+  std::string advice;       // of a class of the user's own rules; "": logclass has it
   Role role = Role::kNone;
   bool is_success() const { return kind == Kind::kExited && code == 0; }
   bool operator==(const ExitCause&) const = default;
@@ -84,6 +85,7 @@ struct NodeCheck {
   State state = State::kNone;
   std::string reason;   // of a failure; or what a check that passed says
   std::string numbers;  // a JSON object, its keys are the names of the checks; "": none
+  uint32_t round = 0;   // how often the master had asked for them again
   bool is_over() const { return state == State::kPassed || state == State::kFailed; }
   bool operator==(const NodeCheck&) const = default;
 };

@@ -11,12 +11,29 @@
 
 namespace paceline {
 
+// How sequence parallelism divides the parts of a layer that tensor parallelism leaves whole: each
+// rank has a part of the tokens. Where ranks divide weights, a gather and a scatter take the place
+// of each sum.
+struct SequenceSplit {
+  uint32_t exchanges = 0;  // gathers in a forward pass, and as many scatters, of `output` each
+  uint64_t gathered = 0;   // bytes of gathered tensors among `saved`; they stay whole
+};
+
 // How tensor parallelism divides a layer.
 struct TensorSplit {
   uint64_t parameters = 0;  // of the layer's, those that are divided
   double flops = 0;
   uint64_t saved = 0;
   uint32_t exchanges = 0;  // sums of `output` over the tensor ranks in a forward pass
+  uint64_t kept = 0;       // of SelectiveKeep::kept
+  std::optional<SequenceSplit> sequence = {};
+};
+
+// What selective recomputation keeps of a layer beside its input: the results of products with
+// weights and of attention kernels. The backward pass computes all else again.
+struct SelectiveKeep {
+  uint64_t kept = 0;  // bytes
+  double flops = 0;   // of the layer's, those that are computed again
 };
 
 // Consecutive equal layers. All numbers are for one layer and, except the parameters, for one
@@ -31,6 +48,7 @@ struct LayerRow {
   uint64_t output = 0;      // bytes that the next layer takes over
   std::string cut;          // why no stage may end after it; "": it may
   std::optional<TensorSplit> tensor;
+  std::optional<SelectiveKeep> selective = {};
 };
 
 struct ParameterBytes {
@@ -48,7 +66,13 @@ struct ModelSummary {
   std::string no_pipeline;  // why there is none; "": there may be
   std::string no_tensor;
   uint32_t tensor_divides = 0;  // degrees of tensor parallelism divide it; 0: any
+  // Degrees of tensor parallelism that also divide sequences divide it: the tokens of a sample.
+  uint32_t sequence_divides = 0;  // 0: any
 };
+
+// What the backward pass computes again. The values are those of the axis `recompute`, whose
+// numbers 0 and 1 are older than `kSelective`.
+enum class Recompute : uint32_t { kNone = 0, kFull = 1, kSelective = 2 };
 
 struct DeviceType {
   std::string name;
@@ -115,8 +139,9 @@ struct ParallelPlan {
   uint64_t global_batch = 0;
   uint32_t data = 1;
   uint32_t tensor = 1;
+  bool sequence = false;  // tensor ranks divide sequences, too
   bool shard = false;
-  bool recompute = false;
+  Recompute recompute = Recompute::kNone;
   uint32_t micro_batches = 1;
   std::string schedule = "none";
   std::vector<PlanStage> stages;

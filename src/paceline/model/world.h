@@ -73,7 +73,10 @@ struct Assignment {
   int signal = 0;  // first signal for ranks in their grace; 0: SIGTERM
   int exit_code = 0;
   bool is_over = false;  // kLeave: the whole job ends, not only this node
-  std::string reason;    // the decision's sentence
+  // kIdle: the checks of the user must have been run in this round or a later one; 0: as the agent
+  // did by itself.
+  uint32_t check_round = 0;
+  std::string reason;  // the decision's sentence
   bool operator==(const Assignment&) const = default;
 };
 

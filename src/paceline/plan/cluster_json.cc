@@ -56,10 +56,10 @@ Link ReadLink(Fields& parent, const char* key) {
   return link;
 }
 
-// One value of an axis: a number, true or false, or a schedule's name.
-std::optional<uint32_t> AxisValue(const nlohmann::json& value) {
+// One value of an axis: a number, true or false, or a name.
+std::optional<uint32_t> AxisValue(AxisId axis, const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
-  if (value.is_string()) return FindSchedule(value.get<std::string>());
+  if (value.is_string()) return NamedValue(axis, value.get<std::string>());
   if (!value.is_number_unsigned() || value.get<uint64_t>() > kDevicesMax) return std::nullopt;
   return static_cast<uint32_t>(value.get<uint64_t>());
 }
@@ -136,7 +136,7 @@ Result<PlanWishes> ReadWishes(std::string_view text) {
   for (size_t axis = 0; axis < kAxisCount; ++axis) {
     const std::string name(Axes()[axis]->name);
     for (const nlohmann::json& value : fields.List(name.c_str(), 1024, true)) {
-      const auto known = AxisValue(value);
+      const auto known = AxisValue(static_cast<AxisId>(axis), value);
       if (!known) fields.Refuse(name + " has an entry that is no value of it");
       wishes.only[axis].push_back(known.value_or(0));
     }

@@ -15,6 +15,44 @@ LinearTime SumOver(uint32_t ranks, const Link& link) {
   return {.fixed = start, .per_sample = AllReduceSeconds(1, ranks, link) - start};
 }
 
+// The bytes of one layer on one rank, for each sample.
+struct LayerBytes {
+  double saved = 0;   // by the forward pass, without recomputation
+  double kept = 0;    // between both passes
+  double again = 0;   // computed again by the backward pass
+  double output = 0;  // as the ranks hold it between layers
+};
+
+bool Divides(const LayerRow& layer, const Shape& shape) {
+  return shape.tensor > 1 && shape.sequence != 0 && layer.tensor && layer.tensor->sequence;
+}
+
+LayerBytes BytesOf(const LayerRow& layer, const Shape& shape) {
+  const TensorSplit split = layer.tensor.value_or(TensorSplit{});
+  const double tokens = Divides(layer, shape) ? shape.tensor : 1;  // ranks that divide them
+  const double gathered = Divides(layer, shape) ? static_cast<double>(split.sequence->gathered) : 0;
+  const auto saved = static_cast<double>(layer.saved);
+  const auto divided = static_cast<double>(split.saved);
+  LayerBytes bytes;
+  bytes.output = static_cast<double>(layer.output) / tokens;
+  bytes.saved = divided / shape.tensor + gathered + (saved - divided - gathered) / tokens;
+  bytes.kept = bytes.saved;
+  if (shape.recompute == static_cast<uint32_t>(Recompute::kFull)) {
+    bytes.kept = bytes.output;
+    bytes.again = bytes.saved;
+  } else if (shape.recompute != 0 && layer.selective) {
+    const auto kept = static_cast<double>(layer.selective->kept);
+    bytes.kept = Divided(kept, static_cast<double>(split.kept), shape.tensor);
+    bytes.again = std::max(0.0, bytes.saved - bytes.kept);
+    bytes.kept += bytes.output;
+    // The result of a sum over ranks is kept beside this rank's summand.
+    if (shape.tensor > 1) bytes.kept += split.exchanges * bytes.output;
+    // It keeps no more than what is needed without recomputation.
+    bytes.kept = std::min(bytes.kept, bytes.saved + bytes.output);
+  }
+  return bytes;
+}
+
 void AddScaled(LinearTime& to, const LinearTime& from, double factor) {
   to.fixed += from.fixed * factor;
   to.per_sample += from.per_sample * factor;
@@ -26,6 +64,13 @@ void PassTime::Add(const PassTime& other, double times) {
   AddScaled(forward, other.forward, times);
   AddScaled(backward, other.backward, times);
   AddScaled(sums, other.sums, times);
+  AddScaled(weight, other.weight, times);
+}
+
+void PassTime::AddEdge(const LinearTime& edge) {
+  AddScaled(forward, edge, 0.5);
+  AddScaled(backward, edge, 0.5);
+  AddScaled(sums, edge, 1);
 }
 
 PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& type,
@@ -33,24 +78,35 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   const TensorSplit split = layer.tensor.value_or(TensorSplit{});
   const auto parts = shape.tensor;
   const double flops = Divided(layer.flops, split.flops, parts);
-  const auto saved =
-      Divided(static_cast<double>(layer.saved), static_cast<double>(split.saved), parts);
+  const LayerBytes bytes = BytesOf(layer, shape);
   const auto parameters =
       Divided(static_cast<double>(layer.parameters), static_cast<double>(split.parameters), parts);
   const LinearTime compute = {
       .fixed = parameters * scene.bytes.compute / type.bandwidth + type.launch,
-      .per_sample = flops / type.flops + saved / type.bandwidth};
+      .per_sample = flops / type.flops + bytes.saved / type.bandwidth};
   LinearTime exchange;
-  if (parts > 1 && split.exchanges > 0) {
+  const uint32_t exchanges = Divides(layer, shape) ? split.sequence->exchanges : split.exchanges;
+  if (parts > 1 && exchanges > 0) {
     const LinearTime sum = SumOver(parts, LinkOf(scene, parts));
-    exchange = {.fixed = sum.fixed * split.exchanges,
-                .per_sample = sum.per_sample * split.exchanges * static_cast<double>(layer.output)};
+    exchange = {.fixed = sum.fixed * exchanges,
+                .per_sample = sum.per_sample * exchanges * static_cast<double>(layer.output)};
   }
   PassTime pass;
   AddScaled(pass.forward, compute, 1);
   AddScaled(pass.forward, exchange, 1);
-  const double again = shape.recompute != 0 ? 1 : 0;
-  AddScaled(pass.backward, compute, 2 + again);
+  AddScaled(pass.backward, compute, 2);
+  if (layer.parameters > 0) pass.weight.per_sample = flops / type.flops;
+  double again = 0;  // exchanges of the forward pass that the backward pass repeats
+  if (shape.recompute == static_cast<uint32_t>(Recompute::kFull)) {
+    again = 1;
+    AddScaled(pass.backward, compute, 1);
+  } else if (shape.recompute != 0 && layer.selective) {
+    // Scattered sums are kept, and gathered tensors are not.
+    again = Divides(layer, shape) ? 0.5 : 0;
+    const double part = layer.flops > 0 ? layer.selective->flops / layer.flops : 0;
+    pass.backward.fixed += type.launch;
+    pass.backward.per_sample += flops * part / type.flops + bytes.again / type.bandwidth;
+  }
   AddScaled(pass.backward, exchange, 1 + again);
   AddScaled(pass.sums, exchange, 2 + again);
   if (shape.shard != 0 && shape.pipeline == 1) {
@@ -63,24 +119,31 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   return pass;
 }
 
-void StageLoad::Add(const LayerRow& layer, uint32_t tensor, uint32_t count) {
+void StageLoad::Add(const LayerRow& layer, const Shape& shape, uint32_t count) {
   const TensorSplit split = layer.tensor.value_or(TensorSplit{});
-  const double own_parameters =
-      Divided(static_cast<double>(layer.parameters), static_cast<double>(split.parameters), tensor);
-  const double own_saved =
-      Divided(static_cast<double>(layer.saved), static_cast<double>(split.saved), tensor);
+  const double own_parameters = Divided(static_cast<double>(layer.parameters),
+                                        static_cast<double>(split.parameters), shape.tensor);
+  const LayerBytes bytes = BytesOf(layer, shape);
   layers += count;
   parameters += own_parameters * count;
-  saved += own_saved * count;
-  outputs += static_cast<double>(layer.output) * count;
+  kept += bytes.kept * count;
   parameters_most = std::max(parameters_most, own_parameters);
-  saved_most = std::max(saved_most, own_saved);
+  again_most = std::max(again_most, bytes.again);
+  if (Divides(layer, shape)) edge = std::max(edge, static_cast<double>(layer.output));
 }
 
-StageLoad WholeModel(const Scene& scene, uint32_t tensor) {
+StageLoad WholeModel(const Scene& scene, const Shape& shape) {
   StageLoad load;
-  for (const LayerRow& row : scene.rows) load.Add(row, tensor, row.count);
+  for (const LayerRow& row : scene.rows) load.Add(row, shape, row.count);
   return load;
+}
+
+LinearTime EdgeTime(const Scene& scene, const StageLoad& load, const Shape& shape) {
+  if (load.edge == 0) return {};
+  const Link& link = LinkOf(scene, shape.tensor);
+  const double start = AllGatherSeconds(0, shape.tensor, link);
+  return {.fixed = 2 * start,
+          .per_sample = 2 * (AllGatherSeconds(load.edge, shape.tensor, link) - start)};
 }
 
 StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& shape) {
@@ -101,12 +164,8 @@ StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& sha
     if (scene.casts) memory.fixed += load.parameters * bytes.compute;      // autocast's copies
     if (shape.data > 1) memory.fixed += load.parameters * bytes.gradient;  // buckets
   }
-  if (shape.recompute != 0) {
-    memory.each_in_flight = load.outputs;
-    memory.at_work = load.saved_most;
-  } else {
-    memory.each_in_flight = load.saved;
-  }
+  memory.each_in_flight = load.kept;
+  memory.at_work = load.again_most;
   return memory;
 }
 

@@ -8,7 +8,12 @@
 // first term is for matrix products, which are bound by arithmetic. The second is for element-wise
 // operations, which are bound by memory and write the saved values. Only three constants of a
 // device type are fitted: flops, bandwidth, launch. A backward pass counts as two forward passes,
-// and as three if it computes the forward pass again (`recompute`).
+// and as three if it computes the whole forward pass again. Selective recomputation adds the
+// element-wise operations whose results were not kept, and the products that the layer says.
+//
+// If sequences are divided, each sum over the ranks of a layer becomes a scatter and a gather,
+// which send as many bytes. What is saved is memory: what was whole on each rank is divided. Only
+// the element-wise operations on it take less time.
 
 #include <cstdint>
 #include <limits>
@@ -24,11 +29,14 @@ inline constexpr double kNever = std::numeric_limits<double>::infinity();
 struct PassTime {
   LinearTime forward;  // seconds for n samples
   LinearTime backward;
-  LinearTime sums;  // the part of forward and backward for sums over ranks that share the layer
+  LinearTime weight;  // the part of backward for the gradients of weights
+  LinearTime sums;    // the part of forward and backward for sums over ranks that share the layer
   double SecondsFor(double samples) const {
     return forward.SecondsFor(samples) + backward.SecondsFor(samples);
   }
   void Add(const PassTime& other, double times = 1);
+  // Half of the time is in each pass.
+  void AddEdge(const LinearTime& edge);
 };
 
 PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& type,
@@ -38,16 +46,20 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
 struct StageLoad {
   uint32_t layers = 0;
   double parameters = 0;       // number of parameters
-  double saved = 0;            // bytes a sample
-  double outputs = 0;          // bytes a sample, of all layers
+  double kept = 0;             // bytes a sample that are kept between both passes
   double parameters_most = 0;  // of one layer
-  double saved_most = 0;
-  // `count` layers of the row.
-  void Add(const LayerRow& layer, uint32_t tensor, uint32_t count = 1);
+  double again_most = 0;       // bytes a sample of one layer that the backward pass computes again
+  double edge = 0;  // bytes a sample of the output that is gathered where divided sequences end
+  // `count` layers of the row. Only `tensor`, `sequence` and `recompute` of the shape are used.
+  void Add(const LayerRow& layer, const Shape& shape, uint32_t count = 1);
 };
 
 // All layers of the model.
-StageLoad WholeModel(const Scene& scene, uint32_t tensor);
+StageLoad WholeModel(const Scene& scene, const Shape& shape);
+
+// Where divided sequences begin, the backward pass gathers them; where they end, the forward pass
+// does. Each stage, or chunk of one, has both ends. Zero if sequences are not divided.
+LinearTime EdgeTime(const Scene& scene, const StageLoad& load, const Shape& shape);
 
 // Memory of a rank that holds `load`, in bytes: a fixed part, a part for each sample of a
 // micro-batch in flight, and a part for each sample of the micro-batch at work.
@@ -71,7 +83,10 @@ double OptimizerSeconds(const Scene& scene, const StageLoad& load, const DeviceT
 // The link that `ranks` neighbouring ranks use: within a node, or between nodes.
 const Link& LinkOf(const Scene& scene, uint32_t ranks);
 
-// The share of the backward pass in all passes of a layer, with or without recomputation.
-inline double BackwardShare(const Shape& shape) { return shape.recompute ? 0.75 : 2.0 / 3; }
+// The least share of the backward pass in all passes of a layer. Selective recomputation adds
+// little to two thirds.
+inline double BackwardShare(const Shape& shape) {
+  return shape.recompute == static_cast<uint32_t>(Recompute::kFull) ? 0.75 : 2.0 / 3;
+}
 
 }  // namespace paceline::plan

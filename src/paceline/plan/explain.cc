@@ -140,11 +140,12 @@ uint32_t LayersOf(const PlanStage& stage) {
 Shape ShapeOf(const ParallelPlan& plan) {
   return {.pipeline = static_cast<uint32_t>(plan.stages.size()),
           .tensor = plan.tensor,
+          .sequence = plan.sequence,
           .data = plan.data,
           .micro_batches = plan.micro_batches,
           .virtual_stages = ChunksOf(plan),
           .shard = plan.shard,
-          .recompute = plan.recompute,
+          .recompute = static_cast<uint32_t>(plan.recompute),
           .schedule = FindSchedule(plan.schedule).value_or(0)};
 }
 

@@ -16,8 +16,9 @@ ParallelPlan Empty(const Scene& scene, const Shape& shape) {
   plan.global_batch = scene.global_batch;
   plan.data = shape.data;
   plan.tensor = shape.tensor;
+  plan.sequence = shape.sequence != 0;
   plan.shard = shape.shard != 0;
-  plan.recompute = shape.recompute != 0;
+  plan.recompute = static_cast<Recompute>(shape.recompute);
   plan.micro_batches = shape.micro_batches;
   plan.schedule = Schedules()[shape.schedule]->name;
   return plan;

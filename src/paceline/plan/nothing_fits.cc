@@ -108,7 +108,7 @@ std::optional<ParallelPlan> PlanOfLeastMemory(const ModelSummary& model, const C
 }  // namespace
 
 double NeedOf(const Scene& scene, const Shape& shape) {
-  const StageLoad load = WholeModel(scene, shape.tensor);
+  const StageLoad load = WholeModel(scene, shape);
   const double samples = shape.pipeline == 1 ? 1 : MicroBatchOf(scene, shape);
   return MemoryOf(scene, load, shape).BytesFor(samples, 1) / shape.pipeline;
 }

@@ -45,7 +45,7 @@ PipelineBound BoundOf(const Scene& scene, const PassTable& passes, const Shape& 
     return bound;
   }
   std::sort(speeds.rbegin(), speeds.rend());
-  if (shape.virtual_stages > 1) {
+  if (IsSimulated(shape)) {
     // Stages work on the first micro-batch at the same time as on others, so that only their own
     // work counts. Each stage does all micro-batches.
     double speed = 0;

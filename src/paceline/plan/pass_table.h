@@ -1,6 +1,6 @@
 #pragma once
 
-// The passes of all layers on all types, for one degree of tensor parallelism and one choice of
+// The passes of all layers on all types, for one way to divide layers and one choice of
 // recomputation; and lower bounds for any pipeline over these devices.
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace paceline::plan {
 
 class PassTable {
  public:
-  // Only `tensor` and `recompute` of the shape are used.
+  // Only `tensor`, `sequence` and `recompute` of the shape are used.
   PassTable(const Scene& scene, const Shape& shape);
 
   const PassTime& At(uint32_t type, uint32_t layer) const { return passes_[type][layer]; }

@@ -26,10 +26,14 @@ struct Segment {
 
 // The cost of a stage, of the sums `load` and `pass` over its layers.
 StageCost CostFrom(const Scene& scene, const Shape& shape, const CutStage& stage,
-                   const StageLoad& load, const PassTime& pass) {
+                   const StageLoad& load, PassTime pass) {
   const double samples = MicroBatchOf(scene, shape);
   StageCost cost;
+  pass.AddEdge(EdgeTime(scene, load, shape));
   cost.pass = pass.SecondsFor(samples);
+  cost.forward = pass.forward.SecondsFor(samples);
+  // torch does all of the first stage's backward pass with its weights: nobody waits for inputs.
+  cost.weight = stage.begin == 0 ? cost.pass - cost.forward : pass.weight.SecondsFor(samples);
   cost.sums = pass.sums.SecondsFor(samples);
   if (stage.begin > 0) {
     cost.transfer = SendSeconds(samples * static_cast<double>(scene.layers[stage.begin - 1].output),
@@ -65,7 +69,7 @@ class SegmentTable {
     StageLoad load;
     PassTime pass;
     for (uint32_t end = begin + 1; end <= layers_; ++end) {
-      load.Add(scene.layers[end - 1], shape.tensor);
+      load.Add(scene.layers[end - 1], shape);
       pass.Add(passes.At(type, end - 1));
       const StageCost cost = CostFrom(scene, shape, {begin, end, type}, load, pass);
       const double passes_after_first = (shape.micro_batches - 1) * cost.pass;
@@ -275,7 +279,7 @@ void AddInterleaved(const Scene& scene, const Shape& shape, const PipelineCut& c
     const DeviceType& device = scene.cluster.types[cut.stages[place].type];
     for (size_t at = place; at < cut.stages.size(); at += shape.pipeline) {
       for (uint32_t layer = cut.stages[at].begin; layer < cut.stages[at].end; ++layer) {
-        load.Add(scene.layers[layer], shape.tensor);
+        load.Add(scene.layers[layer], shape);
         pass.Add(PassOf(scene, scene.layers[layer], device, shape));
       }
       costs->times[at].after = 0;
@@ -315,7 +319,7 @@ StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& st
   PassTime pass;
   const DeviceType& device = scene.cluster.types[stage.type];
   for (uint32_t layer = stage.begin; layer < stage.end; ++layer) {
-    load.Add(scene.layers[layer], shape.tensor);
+    load.Add(scene.layers[layer], shape);
     pass.Add(PassOf(scene, scene.layers[layer], device, shape));
   }
   return CostFrom(scene, shape, stage, load, pass);
@@ -336,7 +340,7 @@ CutCosts CostsOfCut(const Scene& scene, const Shape& shape, const PipelineCut& c
   CutCosts costs;
   for (const CutStage& stage : cut.stages) {
     const StageCost cost = CostOfStage(scene, shape, stage);
-    costs.times.push_back(TimeOf(cost, shape));
+    costs.times.push_back(TimeOf(cost));
     costs.communication += shape.micro_batches * cost.sums;
     if (shape.virtual_stages > 1) continue;
     const auto place = static_cast<uint32_t>(costs.bytes.size());
@@ -348,11 +352,11 @@ CutCosts CostsOfCut(const Scene& scene, const Shape& shape, const PipelineCut& c
   return costs;
 }
 
-StageTime TimeOf(const StageCost& cost, const Shape& shape) {
-  const double backward = cost.pass * BackwardShare(shape);
-  return {.forward = cost.pass - backward,
-          .backward = backward,
+StageTime TimeOf(const StageCost& cost) {
+  return {.forward = cost.forward,
+          .backward = cost.pass - cost.forward,
           .transfer = cost.transfer,
+          .weight = cost.weight,
           .after = cost.after};
 }
 

@@ -50,6 +50,8 @@ CutSearch CutPipeline(const Scene& scene, const PassTable& passes, const Shape& 
 // The cost of a stage by the formula above; for `Simulate` and the brute force in tests.
 struct StageCost {
   double pass = 0;      // c
+  double forward = 0;   // the part of `pass` for the forward pass
+  double weight = 0;    // the part of `pass` that may be done later: gradients of weights
   double sums = 0;      // the part of `pass` for sums over the ranks that share a layer
   double transfer = 0;  // x / 2: there, and back again
   double after = 0;     // y
@@ -62,7 +64,7 @@ StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& st
 double ClosedSeconds(const Scene& scene, const Shape& shape, const PipelineCut& cut);
 
 // A stage's cost, for `Simulate`.
-StageTime TimeOf(const StageCost& cost, const Shape& shape);
+StageTime TimeOf(const StageCost& cost);
 
 inline PipelineSize SizeOf(const Shape& shape) {
   return {shape.pipeline, shape.micro_batches, shape.virtual_stages};
@@ -71,6 +73,11 @@ inline PipelineSize SizeOf(const Shape& shape) {
 // Passes that the stage at `place` has in flight at once, at most.
 inline uint32_t InFlightOf(const Shape& shape, uint32_t place) {
   return Schedules()[shape.schedule]->in_flight(place, SizeOf(shape));
+}
+
+// Whether only a simulation tells how long a step of the shape takes.
+inline bool IsSimulated(const Shape& shape) {
+  return shape.virtual_stages > 1 || Schedules()[shape.schedule] == &kZeroBubble;
 }
 
 // A whole cut, for `Simulate`. With interleaved stages, `cut.stages` has the virtual stages.

@@ -3,6 +3,7 @@
 #include <set>
 #include <utility>
 
+#include "paceline/plan/axis/axis.h"
 #include "paceline/plan/json.h"
 #include "paceline/plan/json_fields.h"
 #include "paceline/plan/scene.h"
@@ -24,6 +25,17 @@ constexpr size_t kChunksMax = 1024;
 
 Json OrNull(const std::optional<double>& number) {
   return number.has_value() ? Json(*number) : Json(nullptr);
+}
+
+// The value is a name. Older versions wrote true for "full" and false for "none".
+Recompute ReadRecompute(Fields& fields) {
+  const nlohmann::json* value = fields.Take("recompute", false);
+  if (value == nullptr) return Recompute::kNone;
+  if (value->is_boolean()) return value->get<bool>() ? Recompute::kFull : Recompute::kNone;
+  const auto named =
+      value->is_string() ? FindRecompute(value->get<std::string>()) : std::optional<uint32_t>();
+  if (!named) fields.Refuse("recompute is none of " + JoinWith(kRecomputeNames, ", "));
+  return static_cast<Recompute>(named.value_or(0));
 }
 
 LayerRange ReadLater(Fields& fields, const nlohmann::json& list) {
@@ -94,8 +106,9 @@ Json Agreed(const ParallelPlan& plan) {
   json["global_batch"] = plan.global_batch;
   json["data"] = plan.data;
   json["tensor"] = plan.tensor;
+  if (plan.sequence) json["sequence"] = true;
   json["shard"] = plan.shard;
-  json["recompute"] = plan.recompute;
+  json["recompute"] = kRecomputeNames[static_cast<size_t>(plan.recompute)];
   json["micro_batches"] = plan.micro_batches;
   json["schedule"] = plan.schedule;
   json["stages"] = Json::array();
@@ -140,13 +153,19 @@ Result<void> CheckLayers(const ParallelPlan& plan, const ModelSummary& summary) 
   for (const PlanStage& stage : plan.stages) {
     if (stage.later.size() != later) return Unsound("its stages have unequal numbers of chunks");
   }
-  if ((plan.schedule == kInterleaved.name) != (later > 0)) {
+  const bool is_in_parts = plan.schedule == kZeroBubble.name;
+  if (!is_in_parts && (plan.schedule == kInterleaved.name) != (later > 0)) {
     return Unsound("stages with several chunks of layers and the schedule do not go together");
+  }
+  if (is_in_parts && (plan.shard || plan.recompute != Recompute::kNone)) {
+    return Unsound(
+        "a backward pass in two parts goes with neither sharded state nor recomputation");
   }
   const PipelineSize size = {static_cast<uint32_t>(plan.stages.size()), plan.micro_batches,
                              static_cast<uint32_t>(later + 1)};
-  if (later > 0) {
-    if (const std::string why = kInterleaved.refuses(size); !why.empty()) return Unsound(why);
+  const Schedule& schedule = is_in_parts ? kZeroBubble : kInterleaved;
+  if (later > 0 || is_in_parts) {
+    if (const std::string why = schedule.refuses(size); !why.empty()) return Unsound(why);
   }
   uint32_t next = 0;
   for (size_t chunk = 0; chunk <= later; ++chunk) {
@@ -160,6 +179,23 @@ Result<void> CheckLayers(const ParallelPlan& plan, const ModelSummary& summary) 
   uint64_t layers = 0;
   for (const LayerRow& row : summary.rows) layers += row.count;
   if (next != layers) return Unsound(Concat("its stages end at layer ", next, " of ", layers));
+  return {};
+}
+
+Result<void> CheckSequence(const ParallelPlan& plan, const ModelSummary& summary) {
+  if (!plan.sequence) return {};
+  if (plan.tensor == 1) return Unsound("it divides sequences, but its ranks share no layers");
+  const auto is_divided = [](const LayerRow& row) {
+    return row.tensor.has_value() && row.tensor->sequence.has_value();
+  };
+  if (std::none_of(summary.rows.begin(), summary.rows.end(), is_divided)) {
+    return Unsound("it divides sequences, but no layer of the model says how");
+  }
+  if (summary.sequence_divides % plan.tensor != 0) {
+    return Unsound(Concat("it divides sequences among ", plan.tensor,
+                          " ranks, and that does not divide the ", summary.sequence_divides,
+                          " tokens of a sample"));
+  }
   return {};
 }
 
@@ -192,8 +228,9 @@ Result<ParallelPlan> ReadPlan(std::string_view text) {
   plan.global_batch = fields.Whole("global_batch", kBatchMax);
   plan.data = fields.Small("data");
   plan.tensor = fields.Small("tensor");
+  plan.sequence = fields.Take("sequence", true) != nullptr && fields.Flag("sequence");
   plan.shard = fields.Flag("shard");
-  plan.recompute = fields.Flag("recompute");
+  plan.recompute = ReadRecompute(fields);
   plan.micro_batches = fields.Small("micro_batches");
   plan.schedule = fields.Text("schedule");
   const nlohmann::json& stages = fields.List("stages", kStagesMax);
@@ -251,6 +288,12 @@ Result<void> CheckPlan(const ParallelPlan& plan, const ModelSummary& summary,
   if (summary.tensor_divides % plan.tensor != 0) {
     return Unsound(Concat(plan.tensor, " ranks share layers, and that does not divide ",
                           summary.tensor_divides, ", as the sizes of the layers ask for"));
+  }
+  RETURN_IF_ERROR(CheckSequence(plan, summary));
+  const auto is_kept = [](const LayerRow& row) { return row.selective.has_value(); };
+  if (plan.recompute == Recompute::kSelective &&
+      std::none_of(summary.rows.begin(), summary.rows.end(), is_kept)) {
+    return Unsound("it keeps results selectively, but no layer of the model says which");
   }
   const auto schedule = FindSchedule(plan.schedule);
   if (!schedule || (*schedule == 0) != (plan.stages.size() == 1)) {

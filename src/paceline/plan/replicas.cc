@@ -102,11 +102,12 @@ std::vector<uint32_t> TypesInOrder(const Scene& scene, const Shape& shape,
 
 ReplicaCost CostOfReplica(const Scene& scene, const Shape& shape, uint32_t type) {
   const DeviceType& device = scene.cluster.types[type];
-  const StageLoad load = WholeModel(scene, shape.tensor);
+  const StageLoad load = WholeModel(scene, shape);
   PassTime pass;
   for (const LayerRow& row : scene.rows) {
     pass.Add(PassOf(scene, row, device, shape), row.count);
   }
+  pass.AddEdge(EdgeTime(scene, load, shape));
   ReplicaCost cost;
   cost.step.fixed = shape.micro_batches * (pass.forward.fixed + pass.backward.fixed) +
                     OptimizerSeconds(scene, load, device, shape);
@@ -127,8 +128,8 @@ ReplicaCost CostOfReplica(const Scene& scene, const Shape& shape, uint32_t type)
 double ReplicaSeconds(const Scene& scene, const Shape& shape) {
   const double passes = FastestOf(scene, shape, CostsOf(scene, shape)).seconds;
   if (passes == kNever) return kNever;
-  return passes + ExchangeSeconds(scene, WholeModel(scene, shape.tensor), shape,
-                                  passes / shape.micro_batches);
+  return passes +
+         ExchangeSeconds(scene, WholeModel(scene, shape), shape, passes / shape.micro_batches);
 }
 
 std::optional<ReplicaCut> CutReplicas(const Scene& scene, const Shape& shape) {
@@ -147,8 +148,8 @@ std::optional<ReplicaCut> CutReplicas(const Scene& scene, const Shape& shape) {
   for (size_t i = 0; i < lines.size(); ++i) {
     cut.seconds = std::max(cut.seconds, lines[i].SecondsFor(static_cast<double>(cut.shares[i])));
   }
-  cut.exchange = ExchangeSeconds(scene, WholeModel(scene, shape.tensor), shape,
-                                 cut.seconds / shape.micro_batches);
+  cut.exchange =
+      ExchangeSeconds(scene, WholeModel(scene, shape), shape, cut.seconds / shape.micro_batches);
   cut.seconds += cut.exchange;
   return cut;
 }

@@ -65,6 +65,7 @@ Result<Scene> MakeScene(const ModelSummary& summary, const Cluster& cluster,
   scene.no_pipeline = summary.no_pipeline;
   scene.no_tensor = summary.no_tensor;
   scene.tensor_divides = summary.tensor_divides;
+  scene.sequence_divides = summary.sequence_divides;
   scene.global_batch = wishes.global_batch;
   if (wishes.global_batch == 0) return NoScene("the global batch has at least one sample");
   RETURN_IF_ERROR(Unfold(summary, scene));

@@ -24,6 +24,7 @@ struct Scene {
   std::string no_pipeline;
   std::string no_tensor;
   uint32_t tensor_divides = 0;
+  uint32_t sequence_divides = 0;
   Cluster cluster;
   std::vector<uint32_t> counts;              // devices, by type
   std::vector<std::vector<uint32_t>> ranks;  // of each type, in order

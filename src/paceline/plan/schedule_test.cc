@@ -30,9 +30,9 @@ TEST(Schedule, EqualStagesTakeTheTextbookTime) {
 TEST(Schedule, HoldsNoMoreThanItSays) {
   for (const Schedule* schedule : Schedules()) {
     const uint32_t stages = schedule == &kNoSchedule ? 1 : 4;
-    const uint32_t chunks = schedule == &kInterleaved ? 3 : 1;
+    const uint32_t chunks = schedule == &kInterleaved || schedule == &kZeroBubble ? 3 : 1;
     std::vector<StageTime> times;
-    for (uint32_t i = 0; i < stages * chunks; ++i) times.push_back({1.0 + i, 2.0 + i, 0.5, 1});
+    for (uint32_t i = 0; i < stages * chunks; ++i) times.push_back({1.0 + i, 2.0 + i, 0.5, 1, 1});
     for (uint32_t micro_batches = 1; micro_batches < 9; ++micro_batches) {
       const PipelineSize size = {stages, micro_batches, chunks};
       if (chunks > 1 && !schedule->refuses(size).empty()) continue;
@@ -61,7 +61,7 @@ TEST(Schedule, OrdersThatWaitForEachOtherAreFound) {
           },
       .in_flight = [](uint32_t, const PipelineSize&) { return 2u; },
       .refuses = [](const PipelineSize&) { return std::string(); }};
-  EXPECT_FALSE(Simulate({{1, 2, 0, 0}, {1, 2, 0, 0}}, {2, 2, 1}, knot).has_value());
+  EXPECT_FALSE(Simulate({{1, 2, 0, 0, 0}, {1, 2, 0, 0, 0}}, {2, 2, 1}, knot).has_value());
 }
 
 // The bubble is (p - 1) ÷ (v m) of the work, v times smaller than that of 1F1B.
@@ -78,12 +78,45 @@ TEST(Schedule, InterleavedStagesWaitForChunks) {
   }
 }
 
+// If inputs and weights take as long as a forward pass, 1F1B waits for 3 (p - 1) of them and this
+// order for p - 1 (the paper's table 1).
+TEST(Schedule, WeightsFillTheWaiting) {
+  for (const uint32_t stages : {2u, 4u, 8u}) {
+    for (const uint32_t micro_batches : {8u, 16u, 40u}) {
+      const std::vector<StageTime> times(stages, {.forward = 1, .backward = 2, .weight = 1});
+      const SimulatedStep step = Simulated(times, micro_batches, kZeroBubble);
+      EXPECT_DOUBLE_EQ(step.seconds, 3.0 * micro_batches + stages - 1) << stages;
+      for (uint32_t i = 0; i < stages; ++i) {
+        EXPECT_EQ(step.in_flight[i], stages) << "as much as 1F1B's first stage";
+      }
+    }
+  }
+}
+
+TEST(Schedule, OrdersInPartsNeverWaitForThemselves) {
+  for (uint32_t stages = 2; stages < 7; ++stages) {
+    for (uint32_t chunks = 1; chunks < 5; ++chunks) {
+      for (uint32_t micro_batches = 1; micro_batches < 25; ++micro_batches) {
+        const PipelineSize size = {stages, micro_batches, chunks};
+        const std::vector<StageTime> times(stages * chunks, {1, 2, 0.1, 1, 0});
+        if (!kZeroBubble.refuses(size).empty()) continue;
+        const auto step = Simulate(times, size, kZeroBubble);
+        ASSERT_TRUE(step.has_value()) << stages << " × " << chunks << ", " << micro_batches;
+        for (uint32_t i = 0; i < stages; ++i) {
+          EXPECT_EQ(step->in_flight[i], kZeroBubble.in_flight(i, size));
+          EXPECT_DOUBLE_EQ(step->busy[i], 3.0 * micro_batches * chunks);
+        }
+      }
+    }
+  }
+}
+
 TEST(Schedule, InterleavedOrdersNeverWaitForThemselves) {
   for (uint32_t stages = 2; stages < 7; ++stages) {
     for (uint32_t chunks = 2; chunks < 5; ++chunks) {
       for (uint32_t micro_batches = 1; micro_batches < 25; ++micro_batches) {
         const PipelineSize size = {stages, micro_batches, chunks};
-        const std::vector<StageTime> times(stages * chunks, {1, 2, 0.1, 0});
+        const std::vector<StageTime> times(stages * chunks, {1, 2, 0.1, 0, 0});
         if (!kInterleaved.refuses(size).empty()) continue;
         EXPECT_TRUE(Simulate(times, size, kInterleaved).has_value())
             << stages << " × " << chunks << ", " << micro_batches;

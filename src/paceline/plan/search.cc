@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,7 @@ struct Candidate {
 struct Kind {
   bool is_pipeline = false;
   bool is_interleaved = false;
+  bool is_in_parts = false;
   bool is_tensor = false;
   bool is_sharded = false;
   bool recomputes = false;
@@ -46,12 +48,17 @@ struct Kind {
 };
 
 Kind KindOf(const Shape& shape) {
-  return {shape.pipeline > 1, shape.virtual_stages > 1, shape.tensor > 1, shape.shard != 0,
-          shape.recompute != 0};
+  return {.is_pipeline = shape.pipeline > 1,
+          .is_interleaved = shape.virtual_stages > 1,
+          .is_in_parts = Schedules()[shape.schedule] == &kZeroBubble,
+          .is_tensor = shape.tensor > 1,
+          .is_sharded = shape.shard != 0,
+          .recomputes = shape.recompute != 0};
 }
 
 std::string KindWords(const Kind& kind) {
   std::vector<std::string_view> words;
+  if (kind.is_in_parts) words.push_back(kZeroBubble.name);
   if (kind.is_pipeline) words.push_back(kind.is_interleaved ? "interleaved pipeline" : "pipeline");
   if (kind.is_tensor) words.push_back("tensor");
   if (words.empty()) words.push_back("data parallelism alone");
@@ -113,7 +120,7 @@ class Search {
         if (const auto cut = CutReplicas(scene_, shape)) return PlanOf(scene_, shape, *cut);
         continue;
       }
-      if (shape.virtual_stages > 1) {
+      if (IsSimulated(shape)) {
         const auto cut = CutInterleaved(scene_, PassesOf(shape), shape);
         if (cut) return PlanOf(scene_, shape, *cut);
         continue;
@@ -207,7 +214,7 @@ class Search {
   }
 
   const PassTable& PassesOf(const Shape& shape) {
-    const auto key = std::pair(shape.tensor, shape.recompute);
+    const auto key = std::tuple(shape.tensor, shape.sequence, shape.recompute);
     auto known = passes_.find(key);
     if (known == passes_.end()) known = passes_.emplace(key, PassTable(scene_, shape)).first;
     return known->second;
@@ -231,7 +238,7 @@ class Search {
             .shape = shape});
       return;
     }
-    if (shape.virtual_stages > 1) {
+    if (IsSimulated(shape)) {
       LookInterleaved(shape, below);
       return;
     }
@@ -259,7 +266,7 @@ class Search {
   // Of the best interleaved plan alone, because each move of a border is a simulation.
   void ImproveInterleaved() {
     for (auto& [kind, found] : by_kind_) {
-      if (!kind.is_interleaved || !found.plan.has_value()) continue;
+      if (!found.plan.has_value() || !IsSimulated(found.shape)) continue;
       PipelineCut cut = Improved(scene_, found.shape, found.cut);
       cut.seconds = SimulatedSeconds(scene_, found.shape, cut);
       Keep({.closed = cut.seconds,
@@ -282,7 +289,7 @@ class Search {
   uint64_t left_;
   uint64_t looked_at_ = 0;
   std::vector<Candidate> candidates_;
-  std::map<std::pair<uint32_t, uint32_t>, PassTable> passes_;  // by tensor, recompute
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, PassTable> passes_;  // by tensor, recompute
   std::map<Kind, Found> by_kind_;
   std::map<size_t, std::string> refusals_;  // by axis: the first one
   double best_closed_ = kNever;
@@ -453,10 +460,8 @@ bool Fits(const ModelSummary& model, const Cluster& cluster, const PlanWishes& w
 
 std::string WhyNot(const ModelSummary& model, const Cluster& cluster, const PlanWishes& wishes,
                    const ParallelPlan& chosen, AxisId axis, uint32_t value) {
-  const bool is_schedule = axis == AxisId::kSchedule && value < Schedules().size();
-  const std::string text =
-      is_schedule ? std::string(Schedules()[value]->name) : std::to_string(value);
-  const std::string asked = Concat(Axes()[static_cast<size_t>(axis)]->name, " ", text);
+  const std::string asked =
+      Concat(Axes()[static_cast<size_t>(axis)]->name, " ", ValueText(axis, value));
   const std::vector<uint32_t>& only = wishes.OnlyOf(axis);
   const std::string& because = wishes.because[static_cast<size_t>(axis)];
   if (!because.empty() && std::find(only.begin(), only.end(), value) == only.end()) {

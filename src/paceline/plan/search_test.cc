@@ -124,7 +124,10 @@ TEST(Search, InterleavedCutsAreNearTheBest) {
 TEST(Search, TheLargestModelsAreDividedInThreeWays) {
   const ModelSummary llama = *SummaryOfPreset("llama-405b", {});
   const Cluster cluster = *ClusterFromLine("H100-80G:2048", {});
-  const auto answer = ChoosePlan(llama, cluster, {.global_batch = 1024, .only = {}});
+  // If sequences are divided, replicas without a pipeline fit, too.
+  PlanWishes wishes = {.global_batch = 1024, .only = {}};
+  wishes.OnlyOf(AxisId::kSequence) = {0};
+  const auto answer = ChoosePlan(llama, cluster, wishes);
   const auto& plan = std::get<ParallelPlan>(answer);
   EXPECT_GT(plan.data, 1);
   EXPECT_GT(plan.tensor, 1);
@@ -132,9 +135,37 @@ TEST(Search, TheLargestModelsAreDividedInThreeWays) {
   EXPECT_TRUE(plan.shard);
   EXPECT_TRUE(CheckPlan(plan, llama, cluster).ok());
   // Replicas that divide all of their state alone pay for it in communication.
-  const std::string why =
-      WhyNot(llama, cluster, {.global_batch = 1024, .only = {}}, plan, AxisId::kPipeline, 1);
+  const std::string why = WhyNot(llama, cluster, wishes, plan, AxisId::kPipeline, 1);
   EXPECT_NE(why.find("% longer"), std::string::npos) << why;
+}
+
+// The same shape takes as long if its ranks divide sequences, and less memory. What makes the best
+// plan faster is that more samples then fit into a pass of a replica without a pipeline, which has
+// to gather its parameters in each pass.
+TEST(Search, DividedSequencesMakeRoomAndNotSpeed) {
+  const ModelSummary llama = *SummaryOfPreset("llama-405b", {});
+  const Cluster cluster = *ClusterFromLine("H100-80G:2048", {});
+  PlanWishes wishes = {.global_batch = 1024, .only = {}};
+  wishes.OnlyOf(AxisId::kPipeline) = {16};
+  wishes.OnlyOf(AxisId::kTensor) = {8};
+  wishes.OnlyOf(AxisId::kMicroBatches) = {64};
+  wishes.OnlyOf(AxisId::kRecompute) = {static_cast<uint32_t>(Recompute::kFull)};
+  wishes.OnlyOf(AxisId::kSequence) = {0};
+  const auto whole = std::get<ParallelPlan>(ChoosePlan(llama, cluster, wishes)).predicted;
+  wishes.OnlyOf(AxisId::kSequence) = {1};
+  const auto divided = std::get<ParallelPlan>(ChoosePlan(llama, cluster, wishes)).predicted;
+  EXPECT_NEAR(divided.step / whole.step, 1, 0.02);
+  EXPECT_NEAR(divided.communication / whole.communication, 1, 0.05);
+  EXPECT_LT(divided.memory[0], 0.7 * static_cast<double>(whole.memory[0]));
+  const auto best = std::get<ParallelPlan>(ChoosePlan(llama, cluster, {.global_batch = 1024}));
+  EXPECT_TRUE(best.sequence);
+  PlanWishes alone = {.global_batch = 1024, .only = {}};
+  alone.OnlyOf(AxisId::kPipeline) = {1};
+  alone.OnlyOf(AxisId::kTensor) = {best.tensor};
+  alone.OnlyOf(AxisId::kSequence) = {0};
+  const auto other = std::get<ParallelPlan>(ChoosePlan(llama, cluster, alone));
+  EXPECT_LE(other.shares[0] / other.micro_batches, best.shares[0] / best.micro_batches / 2);
+  EXPECT_GT(other.predicted.step, 1.2 * best.predicted.step);
 }
 
 TEST(Search, ThePlanItselfIsNoAnswerToWhyNot) {
@@ -241,10 +272,11 @@ ParallelPlan PlanWith(const ModelSummary& model, const Cluster& cluster, const P
 
 TEST(Search, SumsOfTensorParallelRanksAreCommunication) {
   const ModelSummary llama = *SummaryOfPreset("llama-8b", {});
-  for (const uint32_t stages : {1, 2}) {
+  for (const auto& [stages, sequence] : {std::pair(1u, 0u), {1, 1}, {2, 0}, {2, 1}}) {
     PlanWishes wishes = {.global_batch = 8, .only = {}};
     wishes.OnlyOf(AxisId::kPipeline) = {stages};
     wishes.OnlyOf(AxisId::kTensor) = {8 / stages};
+    wishes.OnlyOf(AxisId::kSequence) = {sequence};
     wishes.OnlyOf(AxisId::kData) = {1};
     wishes.OnlyOf(AxisId::kMicroBatches) = {1};
     wishes.OnlyOf(AxisId::kRecompute) = {0};

@@ -17,6 +17,28 @@ constexpr size_t kRowsMax = 1000;
 constexpr uint64_t kBytesMax = 1024;  // of a parameter
 constexpr uint64_t kDividesMax = std::numeric_limits<uint32_t>::max();
 
+std::optional<SequenceSplit> ReadSequence(Fields& parent, const LayerRow& row) {
+  const nlohmann::json* object = parent.Take("sequence", true);
+  if (object == nullptr) return std::nullopt;
+  Fields fields(*object, parent.Name("sequence"));
+  SequenceSplit split = {.exchanges = static_cast<uint32_t>(fields.Whole("exchanges", 64)),
+                         .gathered = fields.Whole("gathered", row.saved - row.tensor->saved)};
+  parent.Adopt(fields.Done());
+  return split;
+}
+
+std::optional<SelectiveKeep> ReadSelective(Fields& parent, const LayerRow& row) {
+  const nlohmann::json* object = parent.Take("selective", true);
+  if (object == nullptr) return std::nullopt;
+  Fields fields(*object, parent.Name("selective"));
+  SelectiveKeep keep = {.kept = fields.Whole("kept", kWholeMax), .flops = fields.Number("flops")};
+  if (keep.flops > row.flops) fields.Refuse(fields.Name("flops") + " is more than the layer's");
+  const uint64_t divided = row.tensor ? row.tensor->kept : 0;
+  if (keep.kept < divided) fields.Refuse(fields.Name("kept") + " is less than its divided part");
+  parent.Adopt(fields.Done());
+  return keep;
+}
+
 LayerRow ReadLayer(Fields& parent, const nlohmann::json& object, size_t index) {
   Fields fields(object, Concat("layers[", index, "]"));
   LayerRow row;
@@ -33,11 +55,14 @@ LayerRow ReadLayer(Fields& parent, const nlohmann::json& object, size_t index) {
     row.tensor = TensorSplit{.parameters = split.Whole("parameters", row.parameters),
                              .flops = split.Number("flops"),
                              .saved = split.Whole("saved", row.saved),
-                             .exchanges = static_cast<uint32_t>(split.Whole("exchanges", 64))};
+                             .exchanges = static_cast<uint32_t>(split.Whole("exchanges", 64)),
+                             .kept = split.Whole("kept", kWholeMax, 0)};
+    row.tensor->sequence = ReadSequence(split, row);
     if (row.tensor->flops > row.flops)
       split.Refuse(split.Name("flops") + " is more than the layer's");
     fields.Adopt(split.Done());
   }
+  row.selective = ReadSelective(fields, row);
   const bool is_numbered = row.name.find("{}") != std::string::npos;
   if (row.count == 0) fields.Refuse(fields.Name("count") + " is 0");
   if (row.count > 1 && !is_numbered) {
@@ -95,6 +120,8 @@ Result<ModelSummary> ReadSummary(std::string_view text) {
   summary.no_pipeline = fields.Text("no_pipeline", "");
   summary.no_tensor = fields.Text("no_tensor", "");
   summary.tensor_divides = static_cast<uint32_t>(fields.Whole("tensor_divides", kDividesMax, 0));
+  summary.sequence_divides =
+      static_cast<uint32_t>(fields.Whole("sequence_divides", kDividesMax, 0));
   RETURN_IF_ERROR(fields.Done());
   return summary;
 }
@@ -124,12 +151,21 @@ std::string PrintSummary(const ModelSummary& summary) {
                          {"flops", row.tensor->flops},
                          {"saved", row.tensor->saved},
                          {"exchanges", row.tensor->exchanges}};
+      if (row.tensor->kept != 0) layer["tensor"]["kept"] = row.tensor->kept;
+      if (const auto& sequence = row.tensor->sequence) {
+        layer["tensor"]["sequence"] = {{"exchanges", sequence->exchanges},
+                                       {"gathered", sequence->gathered}};
+      }
+    }
+    if (row.selective) {
+      layer["selective"] = {{"kept", row.selective->kept}, {"flops", row.selective->flops}};
     }
     json["layers"].push_back(std::move(layer));
   }
   if (!summary.no_pipeline.empty()) json["no_pipeline"] = summary.no_pipeline;
   if (!summary.no_tensor.empty()) json["no_tensor"] = summary.no_tensor;
   if (summary.tensor_divides != 0) json["tensor_divides"] = summary.tensor_divides;
+  if (summary.sequence_divides != 0) json["sequence_divides"] = summary.sequence_divides;
   return PrintJson(json);
 }
 

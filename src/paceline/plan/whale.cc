@@ -72,7 +72,7 @@ double DataParallelSeconds(const Scene& scene) {
     if (shares[i] > cost.share_most) return kNever;
     seconds = std::max(seconds, cost.step.SecondsFor(static_cast<double>(shares[i])));
   }
-  return seconds + ExchangeSeconds(scene, WholeModel(scene, 1), shape, seconds);
+  return seconds + ExchangeSeconds(scene, WholeModel(scene, shape), shape, seconds);
 }
 
 }  // namespace

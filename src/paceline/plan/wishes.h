@@ -15,6 +15,7 @@ namespace paceline::plan {
 enum class AxisId : uint32_t {
   kPipeline,
   kTensor,
+  kSequence,
   kData,
   kMicroBatches,
   kVirtualStages,
@@ -22,17 +23,18 @@ enum class AxisId : uint32_t {
   kRecompute,
   kSchedule,
 };
-inline constexpr size_t kAxisCount = 8;
+inline constexpr size_t kAxisCount = 9;
 
 // One value for each axis. The cuts (layers to stages, samples to replicas) are chosen afterwards.
 struct Shape {
   uint32_t pipeline = 1;
   uint32_t tensor = 1;
+  uint32_t sequence = 0;  // 0 or 1
   uint32_t data = 1;
   uint32_t micro_batches = 1;
   uint32_t virtual_stages = 1;  // chunks of layers of each stage
   uint32_t shard = 0;           // 0 or 1
-  uint32_t recompute = 0;       // 0 or 1
+  uint32_t recompute = 0;       // a value of Recompute
   uint32_t schedule = 0;        // index in Schedules(); 0 with one stage
   bool operator==(const Shape&) const = default;
 };

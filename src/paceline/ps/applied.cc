@@ -62,6 +62,16 @@ PushAnswer AppliedSets::Judge(const PushTag& tag, std::string* why) const {
   return answer;
 }
 
+std::vector<OrdinalRange> AppliedSets::Parts(const PushTag& tag) const {
+  std::vector<OrdinalRange> applied;
+  for (const AppliedSet& group : groups_) {
+    const auto found = group.find(tag.set);
+    if (found == group.end()) continue;
+    for (const OrdinalRange& range : found->second.Ranges()) applied.push_back(range);
+  }
+  return CutAt(tag.batch, applied);
+}
+
 PartitionBits AppliedSets::Takes(const PushTag& tag) const {
   std::vector<bool> is_new(groups_.size());
   for (size_t i = 0; i < groups_.size(); ++i) {

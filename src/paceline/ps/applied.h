@@ -27,6 +27,10 @@ class AppliedSets {
   // kApplied: at least one group must apply the batch, see Takes. kMalformed, kOverlaps with `why`.
   PushAnswer Judge(const PushTag& tag, std::string* why) const;
 
+  // The batch in parts, so that each partition has applied all of a part or none of it. The batch
+  // is cut where one of its ranges, or a range that a partition has applied, begins or ends.
+  std::vector<OrdinalRange> Parts(const PushTag& tag) const;
+
   // The partitions that have not applied the batch, which Judge let pass.
   PartitionBits Takes(const PushTag& tag) const;
 

@@ -38,4 +38,12 @@ const std::vector<uint64_t>* ChangedKeys::Take(uint64_t number) {
   return is_taken_known_ ? &taken_ : nullptr;
 }
 
+void ChangedKeys::Forget() {
+  taken_number_.reset();
+  is_taken_known_ = false;
+  taken_.clear();
+  noted_.clear();
+  distinct_ = 0;
+}
+
 }  // namespace paceline::ps

@@ -26,6 +26,9 @@ class ChangedKeys {
     return taken_number_ == number && is_taken_known_ ? &taken_ : nullptr;
   }
 
+  // What was noted is not known any more, as rows have come or gone otherwise.
+  void Forget();
+
  private:
   std::optional<uint64_t> taken_number_;
   bool is_taken_known_ = false;

@@ -170,6 +170,7 @@ void Holding::Keep(const PartitionBits& kept) {
     }
   }
   applied_.Keep(kept);
+  for (ChangedKeys& changed : changed_) changed.Forget();
 }
 
 const IntervalSet& Holding::Applied(uint32_t partition, uint64_t set) const {
@@ -202,6 +203,14 @@ uint64_t Holding::RowsOf(uint32_t partition) const {
   uint64_t rows = 0;
   for (const auto& table : tables_) rows += table->RowsOf(partition);
   return rows;
+}
+
+uint64_t Holding::BytesOf(uint32_t partition) const {
+  uint64_t bytes = 0;
+  for (const auto& table : tables_) {
+    bytes += table->RowsOf(partition) * (sizeof(uint64_t) + table->row_floats() * sizeof(float));
+  }
+  return bytes;
 }
 
 std::string Holding::SavePartition(uint32_t partition) const {
@@ -237,7 +246,10 @@ Result<uint32_t> Holding::LoadPartition(std::string_view bytes) {
   for (const auto& table : tables_) table->Drop(image.partition);
   for (const TableRows& rows : image.tables) {
     const uint32_t number = NumberOf(rows.spec.name);
-    if (number == tables()) tables_.push_back(std::make_unique<Table>(rows.spec, salt_));
+    if (number == tables()) {
+      tables_.push_back(std::make_unique<Table>(rows.spec, salt_));
+      changed_.emplace_back();
+    }
     tables_[number]->Restore(rows);
   }
   applied_.Set(image.partition, image.applied);

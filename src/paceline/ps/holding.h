@@ -5,8 +5,8 @@
 //
 // A push counts exactly once in each partition. A holding keeps, for each data set, which ordinals
 // its partitions have applied. A batch whose ordinals are all applied is skipped, and one with none
-// of them is applied. A batch with some of them is refused: batches have the same borders for every
-// worker, so that is a bug or another batch size.
+// of them is applied. A batch with some of them is refused. Of a live stream, its parts are pushed
+// (push.h). Of a data set of fixed size, that is a bug or another batch size.
 
 #include <cstdint>
 #include <functional>
@@ -69,6 +69,9 @@ class Holding {
   // the budget its gradient is dropped. A recovery number above this holding's raises it.
   PushAnswer Push(const PushTag& tag, std::span<const TableGradient> gradients, std::string* why);
 
+  // A refused batch (kOverlaps) in parts, none of which overlaps.
+  std::vector<OrdinalRange> PartsOf(const PushTag& tag) const { return applied_.Parts(tag); }
+
   TableCounts Counts(uint32_t table) const;
 
   // The keys that pushes and inits have changed between versions `number - 1` and `number` of a
@@ -97,6 +100,8 @@ class Holding {
 
   // Of all tables.
   uint64_t RowsOf(uint32_t partition) const;
+  // Of the partition's image, about.
+  uint64_t BytesOf(uint32_t partition) const;
 
   // Which ordinals of a data set a partition has applied.
   const IntervalSet& Applied(uint32_t partition, uint64_t set) const;

@@ -4,6 +4,10 @@
 //
 // Every push goes to every server, also to those that have none of its keys: a server knows by the
 // ordinals alone which batches it has applied.
+//
+// A batch of a data set of fixed size has the same borders in whatever process it is read. One of
+// a live stream has not. A server that has applied a part of it refuses it, and says where the
+// part's borders are. The worker computes the gradients of the parts, and pushes each of them.
 
 #include <cstdint>
 #include <span>
@@ -26,6 +30,10 @@ struct TableGradient {
   std::span<const uint64_t> keys;  // distinct
   std::span<const float> values;   // keys × dim
 };
+
+// The ranges of `batch`, cut wherever one of `borders` begins or ends. By rising ordinals.
+std::vector<OrdinalRange> CutAt(const std::vector<OrdinalRange>& batch,
+                                const std::vector<OrdinalRange>& borders);
 
 enum class PushAnswer : uint8_t {
   kApplied,

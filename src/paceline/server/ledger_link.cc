@@ -2,7 +2,6 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <array>
 #include <cerrno>
@@ -13,6 +12,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/log.h"
 #include "paceline/base/socket_bytes.h"
+#include "paceline/base/unix_dial.h"
 #include "paceline/model/lease_frame.h"
 
 namespace paceline::server {
@@ -31,20 +31,26 @@ int64_t MonotonicNow() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-Fd Dial(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return Fd();
-  std::memcpy(address.sun_path, path.data(), path.size());
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const auto* any = reinterpret_cast<const sockaddr*>(&address);
-  if (!fd.is_open() || ::connect(fd.get(), any, sizeof(address)) != 0) return Fd();
-  return fd;
-}
-
 bool IsReadable(int fd, int timeout_ms) {
   pollfd one{.fd = fd, .events = POLLIN, .revents = 0};
   return ::poll(&one, 1, timeout_ms) > 0;
+}
+
+// Frames of whole lines.
+std::string FramesOf(const TablesHave& have) {
+  std::string frames;
+  LeaseFrame frame{
+      .op = LeaseOp::kTablesHave, .number = have.server, .lease = 0, .begin = have.restarts};
+  for (size_t at = 0;; ++frame.lease) {
+    const size_t last = have.text.size() - at <= kLeaseFrameTextMax
+                            ? have.text.size()
+                            : have.text.rfind('\n', at + kLeaseFrameTextMax - 1) + 1;
+    frame.text = have.text.substr(at, last - at);
+    at = last;
+    frame.flags = at < have.text.size() ? LeaseFrame::kMore : uint16_t{0};
+    AppendFrame(frame, &frames);
+    if (frame.flags == 0) return frames;
+  }
 }
 
 // None: to be told again.
@@ -62,7 +68,7 @@ std::optional<Freed> Ask(int fd, const std::string& told) {
     if (!used) return std::nullopt;
     unread.erase(0, *used);
     for (const LeaseFrame& frame : frames) {
-      if (frame.op == LeaseOp::kUndone) return Freed{frame.begin, frame.text};
+      if (frame.op == LeaseOp::kUndone) return Freed{frame.begin, frame.end, frame.text};
       if (frame.op == LeaseOp::kReset) return std::nullopt;  // there is a new master
     }
   }
@@ -72,16 +78,11 @@ std::optional<Freed> Ask(int fd, const std::string& told) {
 }  // namespace
 
 std::optional<Freed> TellLedger(const std::string& socket, const TablesHave& have, int signals) {
-  std::string told;
-  AppendFrame({.op = LeaseOp::kTablesHave,
-               .number = have.server,
-               .begin = have.restarts,
-               .text = have.text},
-              &told);
+  const std::string told = FramesOf(have);
   bool is_logged = false;
   int64_t until_ns = 0;  // after a signal
   for (;;) {
-    const Fd fd = Dial(socket);
+    const Fd fd = DialUnix(socket, 0);
     if (fd.is_open()) {
       if (std::optional<Freed> freed = Ask(fd.get(), told)) return freed;
     }

@@ -18,8 +18,9 @@ struct TablesHave {
 };
 
 struct Freed {
-  uint64_t count = 0;  // ordinals
-  std::string text;    // which, as in HaveText
+  uint64_t count = 0;    // ordinals
+  uint64_t counted = 0;  // ordinals that were done before
+  std::string text;      // which, as in HaveText
 };
 
 // Tells the ledger, and repeats it until the ledger has answered. None: it had not answered some

@@ -14,9 +14,17 @@
 namespace paceline::server {
 
 // A lock that ends with this process, and that its forks do not have. An earlier process of the
-// same job is killed. FAILED_PRECONDITION: a process of another job has the lock. Waits while an
-// earlier process dies.
+// same job is killed if it is on this host, and waited for if it is on another one.
+// FAILED_PRECONDITION: a process of another job has the lock. Waits while an earlier process dies.
 absl::StatusOr<Fd> BecomeServer(const std::string& directory, uint32_t server,
                                 const std::string& job_id);
+
+// Writes the job's id into the directory, which it makes if need be, before the job's first server
+// starts. A server of another host thus knows whether it sees the same directory.
+absl::Status NameJob(const std::string& directory, const std::string& job_id);
+bool IsOfJob(const std::string& directory, const std::string& job_id);
+
+// The job whose process is the first server of the directory; "": none is.
+std::string JobThatServes(const std::string& directory);
 
 }  // namespace paceline::server

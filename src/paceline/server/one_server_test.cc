@@ -4,7 +4,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <chrono>
 #include <csignal>
+#include <thread>
 
 #include "paceline/base/test_dir.h"
 
@@ -38,6 +41,38 @@ TEST(OneServerTest, AFrozenProcessOfTheSameJobIsKilled) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+}
+
+// Some shared file systems report it with the number of a process that is of this host.
+TEST(OneServerTest, AProcessOfTheSameJobOnAnotherHostIsWaitedFor) {
+  const TestDir dir;
+  const pid_t child = FrozenServer(dir.path(), "job-1");
+  dir.Write("server-0.lock", "job-1\nanother-boot");
+  std::atomic<bool> has_begun = false;
+  bool was_alive = false;
+  std::thread other([&] {
+    while (!has_begun) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    was_alive = ::kill(child, 0) == 0 && ::waitpid(child, nullptr, WNOHANG) == 0;
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+  });
+  has_begun = true;
+  const auto mine = BecomeServer(dir.path(), 0, "job-1");
+  other.join();
+  EXPECT_TRUE(mine.ok()) << mine.status();
+  EXPECT_TRUE(was_alive);
+}
+
+TEST(OneServerTest, ADirectoryBelongsToTheJobThatItNames) {
+  const TestDir dir;
+  const std::string tables = dir.path() + "/a/tables";
+  EXPECT_FALSE(IsOfJob(tables, "job-1"));
+  ASSERT_TRUE(NameJob(tables, "job-1").ok());
+  EXPECT_TRUE(IsOfJob(tables, "job-1"));
+  EXPECT_FALSE(IsOfJob(tables, "job-10"));
+  ASSERT_TRUE(NameJob(tables, "job-10").ok());
+  EXPECT_FALSE(IsOfJob(tables, "job-1"));
 }
 
 TEST(OneServerTest, OtherServersAndLaterJobsAreFree) {

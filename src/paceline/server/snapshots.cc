@@ -18,7 +18,6 @@
 #include "paceline/base/status_macros.h"
 #include "paceline/base/text.h"
 #include "paceline/data/lease/lease_book.h"
-#include "paceline/model/lease_frame.h"
 #include "paceline/ps/frame/table_frame.h"
 #include "paceline/ps/partition_image.h"
 #include "paceline/ps/snapshot.h"
@@ -28,6 +27,8 @@ namespace {
 
 constexpr std::string_view kEnding = ".tables";
 constexpr size_t kKept = 2;
+constexpr uint64_t kNumberMax = 999'999'999'999;  // twelve digits, as NextPath writes them
+constexpr uint64_t kIndexBytesMax = 64 << 20;
 
 struct Found {
   uint64_t number = 0;
@@ -56,7 +57,8 @@ std::optional<uint64_t> NumberOf(std::string_view name) {
   name.remove_suffix(kEnding.size());
   const size_t first = name.find_first_not_of('0');
   if (first == std::string_view::npos) return std::nullopt;
-  return ParseWhole<uint64_t>(name.substr(first));
+  const auto number = ParseWhole<uint64_t>(name.substr(first));
+  return number && *number < kNumberMax ? number : std::nullopt;
 }
 
 absl::StatusOr<std::vector<Found>> FilesIn(const std::string& folder) {
@@ -102,11 +104,13 @@ struct OpenFile {
   ps::SnapshotIndex index;
 };
 Result<OpenFile> OpenSnapshot(const std::string& path) {
-  OpenFile file{.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW)), .index = {}};
+  OpenFile file{.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)),
+                .index = {}};
   struct stat facts {};
   if (!file.fd.is_open() || ::fstat(file.fd.get(), &facts) != 0) {
     return Failure{FailureKind::kSystem, std::strerror(errno), errno};
   }
+  if (!S_ISREG(facts.st_mode)) return Failure{FailureKind::kDamaged, "it is no file"};
   const auto size = static_cast<uint64_t>(facts.st_size);
   const Failure short_file{FailureKind::kDamaged, "the file is cut"};
   if (size < ps::kSnapshotTrailerBytes) return short_file;
@@ -114,6 +118,9 @@ Result<OpenFile> OpenSnapshot(const std::string& path) {
       ReadAt(file.fd.get(), size - ps::kSnapshotTrailerBytes, ps::kSnapshotTrailerBytes);
   if (!trailer) return short_file;
   ASSIGN_OR_RETURN(const ps::IndexPlace place, ps::ReadTrailer(*trailer, size));
+  if (place.size > kIndexBytesMax) {
+    return Failure{FailureKind::kDamaged, "its index has more than 64 MiB"};
+  }
   const auto index = ReadAt(file.fd.get(), place.offset, place.size);
   if (!index) return short_file;
   ASSIGN_OR_RETURN(file.index, ps::ReadIndex(*index, place));
@@ -121,6 +128,12 @@ Result<OpenFile> OpenSnapshot(const std::string& path) {
 }
 
 }  // namespace
+
+ps::PartitionBits ShareOf(const TableRouting& routing, uint32_t server) {
+  ps::PartitionBits share;
+  for (uint32_t i = 0; i < ps::kPartitions; ++i) share[i] = routing.Of(i) == server;
+  return share;
+}
 
 IntervalSet Common(const IntervalSet& one, const IntervalSet& other) {
   IntervalSet common;
@@ -145,11 +158,16 @@ ps::AppliedSet Common(const ps::AppliedSet& one, const ps::AppliedSet& other) {
 }
 
 std::string HaveText(const ps::AppliedSet& applied, uint64_t job) {
+  constexpr size_t kRangesOfLine = 500;
   std::string text;
   for (const auto& [set, ordinals] : applied) {
-    const size_t room = kLeaseFrameTextMax - std::min(kLeaseFrameTextMax, text.size() + 32);
-    Append(&text, ps::SetOfJob(job, set), " ", RangesToText(ordinals.Ranges(), room), "\n");
-    if (text.size() + 64 > kLeaseFrameTextMax) break;
+    const std::vector<OrdinalRange> ranges = ordinals.Ranges();
+    for (size_t begin = 0; begin < ranges.size(); begin += kRangesOfLine) {
+      const size_t end = std::min(begin + kRangesOfLine, ranges.size());
+      const std::vector<OrdinalRange> some(ranges.begin() + static_cast<ptrdiff_t>(begin),
+                                           ranges.begin() + static_cast<ptrdiff_t>(end));
+      Append(&text, ps::SetOfJob(job, set), " ", RangesToText(some), "\n");
+    }
   }
   return text;
 }
@@ -158,19 +176,17 @@ std::string Snapshots::Folder() const {
   return Concat(setup_.directory, "/ps-", setup_.server, "-of-", setup_.servers);
 }
 
-absl::StatusOr<Snapshots::Loaded> Snapshots::Load(ps::Holding* holding) {
-  ps::PartitionBits mine;
-  for (uint32_t partition = 0; partition < ps::kPartitions; ++partition) {
-    mine.set(partition, IsMine(partition));
-  }
-  holding->Keep(mine);
+absl::StatusOr<Snapshots::Loaded> Snapshots::Load(const ps::PartitionBits& own,
+                                                  ps::Holding* holding) {
+  holding->Keep(own);
   Loaded loaded;
   ASSIGN_OR_RETURN(const std::vector<Found> files, AllFiles(setup_.directory));
   if (!files.empty()) next_ = files.front().number + 1;
-  ps::PartitionBits missing = mine;
+  ps::PartitionBits missing = own;
   std::optional<ps::AppliedSet> common;
   const auto note = [&loaded](const Found& file, const std::string& why) {
-    loaded.notes.push_back(Concat(file.path, " is damaged, an older snapshot is used: ", why));
+    loaded.notes.push_back(
+        Concat(file.path, " is damaged, older snapshots are used where there are any: ", why));
   };
   for (const Found& file : files) {
     if (missing.none()) break;
@@ -192,6 +208,10 @@ absl::StatusOr<Snapshots::Loaded> Snapshots::Load(ps::Holding* holding) {
       const Result<ps::PartitionImage> image =
           bytes ? ps::ReadImage(*bytes)
                 : Result<ps::PartitionImage>(Failure{FailureKind::kDamaged, "the file is cut"});
+      if (image.ok() && image->partition != partition) {
+        note(file, "its index names another partition than the image");
+        break;
+      }
       const auto done = image.ok() ? holding->LoadPartition(*bytes) : image.failure();
       if (!done.ok()) {
         note(file, done.failure().message);
@@ -218,7 +238,8 @@ std::string Snapshots::NextPath() {
   return Concat(Folder(), "/", number, kEnding);
 }
 
-absl::Status Snapshots::Write(const ps::Holding& holding, const std::string& path) const {
+absl::Status Snapshots::Write(const ps::PartitionBits& own, const ps::Holding& holding,
+                              const std::string& path) const {
   RETURN_IF_ERROR(MakeDirs(Folder(), 0700));
   const std::string unfinished = Concat(path, ".new");
   const Fd fd(
@@ -240,7 +261,7 @@ absl::Status Snapshots::Write(const ps::Holding& holding, const std::string& pat
   };
   ps::SnapshotWriter writer;
   for (uint32_t partition = 0; partition < ps::kPartitions; ++partition) {
-    if (IsMine(partition) && !put(writer.Add(holding, partition))) return fail();
+    if (own.test(partition) && !put(writer.Add(holding, partition))) return fail();
   }
   if (!put(writer.Finish(holding)) || ::fsync(fd.get()) != 0) return fail();
   if (::rename(unfinished.c_str(), path.c_str()) != 0) return fail();
@@ -254,7 +275,21 @@ void Snapshots::Prune() const {
   if (!files.ok() || files->size() <= kKept) return;
   std::sort(files->begin(), files->end(),
             [](const Found& a, const Found& b) { return a.number > b.number; });
-  for (size_t i = kKept; i < files->size(); ++i) ::unlink((*files)[i].path.c_str());
+  const absl::StatusOr<std::vector<Found>> all = AllFiles(setup_.directory);
+  if (!all.ok()) return;
+  // In how many newer files a partition is, up to kKept.
+  std::vector<size_t> newer(ps::kPartitions, 0);
+  for (const Found& file : *all) {
+    const Result<OpenFile> open = OpenSnapshot(file.path);
+    if (!open.ok()) continue;
+    const auto& parts = open->index.partitions;
+    const bool is_covered = std::all_of(parts.begin(), parts.end(),
+                                        [&](const auto& one) { return newer[one.first] >= kKept; });
+    const bool is_own = std::any_of(files->begin() + kKept, files->end(),
+                                    [&](const Found& one) { return one.path == file.path; });
+    if (is_own && is_covered) ::unlink(file.path.c_str());
+    for (const auto& [partition, place] : parts) ++newer[partition];
+  }
 }
 
 }  // namespace paceline::server

@@ -14,6 +14,13 @@ using ps::TableHead;
 using ps::TableOp;
 using ps::TableRefusal;
 
+namespace {
+
+// Bytes of a move, about. Workers wait while they are sent.
+constexpr uint64_t kGivenBytes = uint64_t{2} << 20;
+
+}  // namespace
+
 TableDesk::Reply TableDesk::Answer(const TableHead& to, TableHead answer,
                                    std::string_view body) const {
   answer.number = to.number;
@@ -38,6 +45,7 @@ TableDesk::Reply TableDesk::Handle(const TableHead& head, std::span<const std::b
                                    bool* is_greeted) {
   if (head.op == TableOp::kHello) return Hello(head, body, is_greeted);
   if (!*is_greeted) return Refuse(head, TableRefusal::kMalformed, "the first frame is no hello");
+  if (std::optional<Reply> other = AtGate(head)) return *std::move(other);
   switch (head.op) {
     case TableOp::kOpen: return Open(head, body);
     case TableOp::kPull: return Pull(head, body);
@@ -46,8 +54,41 @@ TableDesk::Reply TableDesk::Handle(const TableHead& head, std::span<const std::b
     case TableOp::kCounts: return Answer(head, {.op = TableOp::kCounted}, CountsText());
     case TableOp::kExport: return Export(head);
     case TableOp::kChanged: return Changed(head, body);
+    case TableOp::kRoute: return Route(head);
+    case TableOp::kGive: return Give(head, body);
     default: return Refuse(head, TableRefusal::kMalformed, "a worker does not send such a frame");
   }
+}
+
+std::optional<TableDesk::Reply> TableDesk::AtGate(const TableHead& head) const {
+  const bool is_change = head.op == TableOp::kPush || head.op == TableOp::kInit;
+  const bool is_of_rows = is_change || head.op == TableOp::kPull || head.op == TableOp::kExport ||
+                          head.op == TableOp::kChanged;
+  if (share_ == nullptr || !is_of_rows) return std::nullopt;
+  switch (share_->GateOf(head.recovery, is_change)) {
+    case ps::PartitionShare::Gate::kServe: return std::nullopt;
+    case ps::PartitionShare::Gate::kWait: return Reply{.frame = {}, .waits = true};
+    case ps::PartitionShare::Gate::kMoved: break;
+  }
+  return Route(head);
+}
+
+TableDesk::Reply TableDesk::Route(const TableHead& head) const {
+  const TableRouting routing =
+      share_ == nullptr ? TableRouting(place_.servers) : share_->news().routing;
+  return Answer(head, {.op = TableOp::kMoved}, ps::EncodeRouting(routing));
+}
+
+TableDesk::Reply TableDesk::Give(const TableHead& head, std::span<const std::byte> body) {
+  const auto give = ps::DecodeGive(body);
+  if (!give) return Refuse(head, TableRefusal::kMalformed, "a request for partitions is malformed");
+  const Giving terms = giving ? giving() : Giving{};
+  std::optional<std::vector<std::string>> images;
+  if (share_ != nullptr && terms.may_give) images = share_->Give(give->id, give->to, kGivenBytes);
+  if (!images) return Answer(head, {.op = TableOp::kGiven}, ps::EncodeImages({}));
+  const auto count = static_cast<uint32_t>(images->size());
+  return Answer(head, {.op = TableOp::kGiven, .count = count},
+                ps::EncodeImages({.snapshot = terms.snapshot, .images = *std::move(images)}));
 }
 
 TableDesk::Reply TableDesk::Hello(const TableHead& head, std::span<const std::byte> body,
@@ -61,12 +102,10 @@ TableDesk::Reply TableDesk::Hello(const TableHead& head, std::span<const std::by
   }
   // A command that only counts expects no particular server.
   const bool is_any = hello->servers == 0;
-  if (!is_any && (hello->server != place_.server || hello->servers != place_.servers ||
-                  hello->job != place_.job)) {
+  if (!is_any && (hello->server != place_.server || hello->job != place_.job)) {
     return Refuse(head, TableRefusal::kOtherServer,
-                  Concat("this is server ", place_.server, " of ", place_.servers,
-                         ", and the worker looks for server ", hello->server, " of ",
-                         hello->servers, hello->job == place_.job ? "" : " of another job"));
+                  Concat("this is server ", place_.server, ", and the worker looks for server ",
+                         hello->server, hello->job == place_.job ? "" : " of another job"));
   }
   *is_greeted = true;
   const ps::TableHello own{.server = place_.server,
@@ -144,6 +183,9 @@ TableDesk::Reply TableDesk::Push(const TableHead& head, std::span<const std::byt
   ++(answer == ps::PushAnswer::kApplied   ? work_.applied
      : answer == ps::PushAnswer::kSkipped ? work_.skipped
                                           : work_.refused);
+  if (answer == ps::PushAnswer::kOverlaps) {
+    why = ps::EncodeOverlap({.parts = holding_.PartsOf(push->tag), .why = why});
+  }
   return Answer(head, {.op = TableOp::kPushed, .count = static_cast<uint32_t>(answer)}, why);
 }
 
@@ -207,6 +249,10 @@ std::string TableDesk::CountsText() const {
                                  {"pulls", work_.pulls},     {"keys", work_.keys},
                                  {"applied", work_.applied}, {"skipped", work_.skipped},
                                  {"refused", work_.refused}, {"longest_ns", work_.longest_ns}};
+  if (share_ != nullptr) {
+    json["partitions"] = share_->own().count();
+    json["routing"] = share_->news().routing.version();
+  }
   json["tables"] = nlohmann::ordered_json::array();
   for (uint32_t table = 0; table < holding_.tables(); ++table) {
     const ps::TableCounts counts = holding_.Counts(table);

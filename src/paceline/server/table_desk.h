@@ -5,11 +5,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 
 #include "paceline/ps/frame/table_frame.h"
 #include "paceline/ps/holding.h"
+#include "paceline/ps/partition_share.h"
 
 namespace paceline::server {
 
@@ -34,10 +37,13 @@ class TableDesk {
   struct Reply {
     std::string frame;
     bool is_last = false;  // the connection ends with it
+    bool waits = false;    // nothing is answered before the share's next news
   };
 
-  // The holding must outlive the desk.
-  TableDesk(const Place& place, ps::Holding* holding) : place_(place), holding_(*holding) {}
+  // The holding and the share must outlive the desk. Null: the server has all partitions that it is
+  // asked for.
+  TableDesk(const Place& place, ps::Holding* holding, ps::PartitionShare* share = nullptr)
+      : place_(place), holding_(*holding), share_(share) {}
 
   // `is_greeted`: the connection's kHello was answered; set when that happens. The body is the one
   // of the head, and aligned to eight bytes.
@@ -45,11 +51,20 @@ class TableDesk {
   // The answer to bytes that are no frame.
   static Reply Malformed(const std::string& why);
 
+  // Asked before this server gives partitions away.
+  struct Giving {
+    bool may_give = true;   // false: the other server asks again later
+    uint64_t snapshot = 0;  // number of this server's next snapshot
+  };
+  std::function<Giving()> giving;
+
   Work& work() { return work_; }
   // Rows, bytes and work, as JSON.
   std::string CountsText() const;
   // Rises with each change of the holding, for snapshots.
-  uint64_t changes() const { return work_.applied + work_.inits + opened_; }
+  uint64_t changes() const {
+    return work_.applied + work_.inits + opened_ + (share_ == nullptr ? 0 : share_->changes());
+  }
 
  private:
   Reply Hello(const ps::TableHead& head, std::span<const std::byte> body, bool* is_greeted);
@@ -58,12 +73,17 @@ class TableDesk {
   Reply Init(const ps::TableHead& head, std::span<const std::byte> body);
   Reply Push(const ps::TableHead& head, std::span<const std::byte> body);
   Reply Export(const ps::TableHead& head);
+  Reply Route(const ps::TableHead& head) const;
+  Reply Give(const ps::TableHead& head, std::span<const std::byte> body);
+  // An answer if the worker knows other routing, or must wait.
+  std::optional<Reply> AtGate(const ps::TableHead& head) const;
   Reply Changed(const ps::TableHead& head, std::span<const std::byte> body);
   Reply Answer(const ps::TableHead& to, ps::TableHead answer, std::string_view body) const;
   Reply Refuse(const ps::TableHead& to, ps::TableRefusal refusal, std::string_view why) const;
 
   const Place place_;
   ps::Holding& holding_;
+  ps::PartitionShare* const share_;
   Work work_;
   uint64_t opened_ = 0;
 };

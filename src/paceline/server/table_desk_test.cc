@@ -87,7 +87,6 @@ TEST_F(DeskTest, ABatchCountsOnce) {
 
 TEST_F(DeskTest, AServerOfAnotherNumberOrJobRefuses) {
   for (const ps::TableHello& other : {ps::TableHello{.server = 0, .servers = 2, .job = 5},
-                                      ps::TableHello{.server = 1, .servers = 3, .job = 5},
                                       ps::TableHello{.server = 1, .servers = 2, .job = 6}}) {
     const Told told = Say({.op = TableOp::kHello}, ps::EncodeHello(other));
     EXPECT_EQ(told.head.op, TableOp::kRefused);
@@ -158,6 +157,48 @@ TEST_F(DeskTest, CountsTellRowsAndPushes) {
   EXPECT_EQ(json["applied"], 1);
   EXPECT_EQ(json["tables"][0]["name"], "ads");
   EXPECT_EQ(json["tables"][0]["rows"], 1);
+}
+
+// A desk with a share: server 0 of one, and a move of all that server 1 lacks.
+TEST(SharedDeskTest, WorkersAreToldOfRoutingAndOtherServersGetPartitions) {
+  ps::Holding holding;
+  ps::PartitionShare share({.server = 0, .generation = 7}, &holding);
+  const TableRouting routing(1);
+  share.Begin({.id = 5, .routing = routing, .move = NextTableMove(routing, 2, 5)});
+  TableDesk desk({.server = 0, .servers = 1, .job = 5, .incarnation = 7}, &holding, &share);
+  desk.giving = [] { return TableDesk::Giving{.may_give = true, .snapshot = 33}; };
+  bool is_greeted = true;
+  const auto say = [&](TableHead head, std::string_view body) {
+    head.bytes = body.size();
+    std::vector<uint64_t> aligned(body.size() / 8 + 1);
+    std::copy(body.begin(), body.end(), reinterpret_cast<char*>(aligned.data()));
+    return desk.Handle(head, std::as_bytes(std::span(aligned)).first(body.size()), &is_greeted);
+  };
+  const auto op_of = [](const TableDesk::Reply& reply) {
+    return ps::ReadHead(std::as_bytes(std::span(reply.frame)))->head.op;
+  };
+  const std::string pull = ps::EncodeReads({});
+  const std::string push = ps::EncodePush({.set = 1, .batch = {{0, 1}}}, {});
+  const TableDesk::Reply told = say({.op = TableOp::kPull, .recovery = 0}, pull);
+  EXPECT_EQ(op_of(told), TableOp::kMoved);
+  const std::string body = told.frame.substr(ps::kTableHeadBytes);
+  EXPECT_EQ(ps::DecodeRouting(std::as_bytes(std::span(body))), routing);
+  EXPECT_EQ(op_of(say({.op = TableOp::kRoute}, "")), TableOp::kMoved);
+  EXPECT_TRUE(say({.op = TableOp::kPull, .recovery = 2}, pull).waits);
+  EXPECT_EQ(op_of(say({.op = TableOp::kPush, .recovery = 1}, push)), TableOp::kPushed);
+
+  const std::string give = ps::EncodeGive({.id = 5, .to = 1});
+  const TableDesk::Reply given = say({.op = TableOp::kGive}, give);
+  const auto head = ps::ReadHead(std::as_bytes(std::span(given.frame)))->head;
+  EXPECT_EQ(head.count, kMovedAtOnceMax);
+  const std::string images = given.frame.substr(ps::kTableHeadBytes);
+  EXPECT_EQ(ps::DecodeImages(head.count, std::as_bytes(std::span(images)))->snapshot, 33u);
+  EXPECT_TRUE(say({.op = TableOp::kPush, .recovery = 1}, push).waits) << "partitions are frozen";
+  EXPECT_EQ(op_of(say({.op = TableOp::kPull, .recovery = 1}, pull)), TableOp::kRows);
+
+  desk.giving = [] { return TableDesk::Giving{.may_give = false}; };
+  const TableDesk::Reply later = say({.op = TableOp::kGive}, give);
+  EXPECT_EQ(ps::ReadHead(std::as_bytes(std::span(later.frame)))->head.count, 0u);
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ absl::StatusOr<TableFile> WriteTableFile(const std::string& directory, const std
                                          const std::string& path) {
   ps::Holding holding(ps::Holding::kSalt);
   Snapshots snapshots({.directory = directory, .server = 0, .servers = 1});
-  ASSIGN_OR_RETURN(Snapshots::Loaded loaded, snapshots.Load(&holding));
+  ASSIGN_OR_RETURN(Snapshots::Loaded loaded, snapshots.Load(ShareOf(TableRouting(1), 0), &holding));
   const auto number = TableNamed(holding, table);
   if (!number) {
     return absl::NotFoundError(
@@ -90,8 +90,9 @@ absl::StatusOr<TableFile> WriteTableFile(const std::string& directory, const std
   }
   const ps::TableSpec& spec = holding.Spec(*number);
   const uint64_t rows = holding.Counts(*number).rows;
-  const std::string unfinished = Concat(path, ".new");
-  const Fd fd(::open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+  // A name that nobody can foresee: others may write to the folder, too.
+  std::string unfinished = Concat(path, ".new-XXXXXX");
+  const Fd fd(::mkostemp(unfinished.data(), O_CLOEXEC));
   const auto fail = [&] {
     const absl::Status why =
         absl::UnavailableError(Concat("cannot write ", unfinished, ": ", std::strerror(errno)));
@@ -115,7 +116,7 @@ absl::StatusOr<TableFile> WriteTableFile(const std::string& directory, const std
       writer.Put(values.data(), values.size_bytes());
     });
   }
-  if (!writer.Flush() || ::fsync(fd.get()) != 0) return fail();
+  if (!writer.Flush() || ::fchmod(fd.get(), 0644) != 0 || ::fsync(fd.get()) != 0) return fail();
   if (::rename(unfinished.c_str(), path.c_str()) != 0) return fail();
   return TableFile{.rows = rows, .dim = spec.dim, .notes = std::move(loaded.notes)};
 }

@@ -24,7 +24,7 @@ RowsByKey WriteSnapshots(const std::string& directory) {
   for (uint32_t server = 0; server < 2; ++server) {
     ps::Holding holding(ps::Holding::kSalt);
     Snapshots snapshots({.directory = directory, .server = server, .servers = 2});
-    EXPECT_TRUE(snapshots.Load(&holding).ok());
+    EXPECT_TRUE(snapshots.Load(ShareOf(TableRouting(2), server), &holding).ok());
     const auto table = holding.Open({.name = "ads", .dim = 2, .optimizer = {.name = "sgd"}});
     EXPECT_TRUE(table.ok());
     for (int64_t key = -50; key < 50; ++key) {
@@ -34,7 +34,8 @@ RowsByKey WriteSnapshots(const std::string& directory) {
       holding.Init(*table, std::span(&number, 1), row);
       expected[key] = row;
     }
-    EXPECT_TRUE(snapshots.Write(holding, snapshots.NextPath()).ok());
+    EXPECT_TRUE(
+        snapshots.Write(ShareOf(TableRouting(2), server), holding, snapshots.NextPath()).ok());
   }
   return expected;
 }

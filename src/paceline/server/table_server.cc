@@ -1,6 +1,7 @@
 #include "paceline/server/table_server.h"
 
 #include <malloc.h>
+#include <poll.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
@@ -31,11 +32,15 @@
 #include "paceline/data/lease/lease_book.h"
 #include "paceline/ps/frame/table_frame.h"
 #include "paceline/ps/holding.h"
+#include "paceline/ps/partition_share.h"
 #include "paceline/server/connection.h"
 #include "paceline/server/ledger_link.h"
+#include "paceline/server/master_link.h"
 #include "paceline/server/one_server.h"
 #include "paceline/server/snapshots.h"
 #include "paceline/server/table_desk.h"
+#include "paceline/server/taker.h"
+#include "paceline/server/whole_tables.h"
 
 namespace paceline::server {
 namespace {
@@ -46,6 +51,9 @@ constexpr int kBacklog = 1024;
 constexpr int64_t kSnapshotShare = 20;
 constexpr int64_t kSnapshotLeastNs = 2'000'000'000;
 constexpr int64_t kSnapshotMostNs = 600'000'000'000;
+constexpr int kRoutingLookMs = 20;
+// A job that ends at once still learns whether its tables are whole.
+constexpr int64_t kRoutingEndNs = 5'000'000'000;
 
 int64_t NowNs() {
   timespec now{};
@@ -95,11 +103,20 @@ class Server {
         holding_(Salt()),
         snapshots_(
             {.directory = options.directory, .server = options.server, .servers = options.servers}),
+        share_({.server = options.server, .generation = options.generation}, &holding_),
+        master_(options.lease_socket, options.server),
+        taker_(options.socket, Fnv1a(options.job_id), &share_),
         desk_({.server = options.server,
                .servers = options.servers,
                .job = Fnv1a(options.job_id),
                .incarnation = options.generation},
-              &holding_) {}
+              &holding_, &share_) {
+    desk_.giving = [this] {
+      // The next owner of a partition does not know which batches an earlier process of this one
+      // had, so they come first.
+      return TableDesk::Giving{.may_give = Owed().empty(), .snapshot = snapshots_.next()};
+    };
+  }
   ~Server() {
     if (listening_.is_open()) ::unlink(options_.socket.c_str());
   }
@@ -107,6 +124,7 @@ class Server {
   absl::StatusOr<int> Run();
 
  private:
+  bool AwaitRouting();
   absl::Status Load();
   bool TellTheLedger();
   std::string Owed() const;
@@ -115,6 +133,9 @@ class Server {
   void Serve(int fd, uint32_t events);
   bool Answer(Connection* connection);
   void End(int fd);
+  absl::Status GoOn();
+  void WatchLinks();
+  void Resume();
   void HearSignals();
   void MaybeSnapshot();
   void ChildEnded(int status);
@@ -124,7 +145,12 @@ class Server {
   const TableServerOptions options_;
   ps::Holding holding_;
   Snapshots snapshots_;
+  ps::PartitionShare share_;
+  MasterLink master_;
+  Taker taker_;
   TableDesk desk_;
+  std::string lost_;  // see FirstLoad
+  uint64_t counted_ = 0;
   ps::AppliedSet applied_;                              // when it was loaded
   std::map<uint64_t, std::vector<OrdinalRange>> owed_;  // by data set
   Fd lock_;                                             // of the directory
@@ -132,6 +158,9 @@ class Server {
   Fd signals_;
   Fd listening_;
   std::map<int, std::unique_ptr<Connection>> connections_;
+  std::map<int, int64_t> waiting_;  // connections whose request waits for news, and since when
+  uint64_t watched_master_ = 0;     // links
+  uint64_t watched_taker_ = 0;
   bool is_ending_ = false;
   pid_t writer_ = 0;  // the fork that writes a snapshot
   int64_t writing_from_ns_ = 0;
@@ -148,9 +177,31 @@ absl::Status Server::Watch(int fd, uint32_t events, int operation) {
   return absl::InternalError(Concat("epoll: ", std::strerror(errno)));
 }
 
+// Which partitions this server has, by the journal. False: the job ended before.
+bool Server::AwaitRouting() {
+  if (!master_.is_on()) {
+    share_.Begin({.id = 0, .routing = TableRouting(options_.servers)});
+    return true;
+  }
+  int64_t until_ns = INT64_MAX;
+  for (;;) {
+    const int64_t now = NowNs();
+    if (const std::optional<RoutingNews> news = master_.Go(now)) {
+      share_.Begin(*news);
+      return true;
+    }
+    if (now > until_ns) return false;
+    std::array<pollfd, 2> polled = {pollfd{.fd = master_.fd(), .events = POLLIN, .revents = 0},
+                                    pollfd{.fd = signals_.get(), .events = POLLIN, .revents = 0}};
+    ::poll(polled.data(), until_ns == INT64_MAX ? 2 : 1, kRoutingLookMs);
+    if (until_ns == INT64_MAX && polled[1].revents != 0) until_ns = now + kRoutingEndNs;
+  }
+}
+
 absl::Status Server::Load() {
-  ASSIGN_OR_RETURN(Snapshots::Loaded loaded, snapshots_.Load(&holding_));
+  ASSIGN_OR_RETURN(Snapshots::Loaded loaded, snapshots_.Load(share_.own(), &holding_));
   for (const std::string& note : loaded.notes) LogWarning("snapshot", {{"note", note}});
+  if (!loaded.notes.empty()) lost_ = loaded.notes.front();
   applied_ = std::move(loaded.applied);
   if (loaded.from.empty()) return absl::OkStatus();
   LogInfo("tables_loaded",
@@ -160,12 +211,14 @@ absl::Status Server::Load() {
 
 // False: the job was stopped before.
 bool Server::TellTheLedger() {
-  if (options_.lease_socket.empty()) return true;
+  // Without partitions it lacks no batch.
+  if (options_.lease_socket.empty() || share_.own().none()) return true;
   const uint64_t job = Fnv1a(options_.job_id);
   const auto freed =
       TellLedger(options_.lease_socket,
                  {options_.server, options_.restarts, HaveText(applied_, job)}, signals_.get());
   if (!freed) return false;
+  counted_ = freed->counted;
   if (freed->count > 0) LogWarning("batches_again", {{"ordinals", freed->count}});
   for (const std::string_view line : SplitParts(freed->text, "\n")) {
     const size_t space = std::min(line.find(' '), line.size());
@@ -178,8 +231,8 @@ bool Server::TellTheLedger() {
 
 // Batches that an earlier process of this server had, and that nobody pushed again; "": none.
 std::string Server::Owed() const {
-  for (uint32_t partition = options_.server; partition < ps::kPartitions;
-       partition += options_.servers) {
+  for (uint32_t partition = 0; partition < ps::kPartitions && !owed_.empty(); ++partition) {
+    if (!share_.own().test(partition)) continue;
     for (const auto& [set, ranges] : owed_) {
       for (const OrdinalRange& range : ranges) {
         if (holding_.Applied(partition, set).Covers(range)) continue;
@@ -203,13 +256,20 @@ absl::StatusOr<int> Server::Run() {
     return absl::InternalError(Concat("no epoll or signalfd: ", std::strerror(errno)));
   }
   ASSIGN_OR_RETURN(lock_, BecomeServer(options_.directory, options_.server, options_.job_id));
-  RETURN_IF_ERROR(Load());
-  if (!TellTheLedger()) {
+  const bool is_routed = AwaitRouting();
+  if (is_routed) {
+    RETURN_IF_ERROR(Load());
+  }
+  if (!is_routed || !TellTheLedger()) {
     return absl::UnavailableError("the job ended before this server reached the ledger of leases");
   }
+  RETURN_IF_ERROR(CheckFirstLoad(
+      {options_.directory, options_.job_id, options_.server, options_.restarts, counted_, lost_}));
   ASSIGN_OR_RETURN(listening_, Listen(options_.socket));
   RETURN_IF_ERROR(Watch(listening_.get(), EPOLLIN, EPOLL_CTL_ADD));
   RETURN_IF_ERROR(Watch(signals_.get(), EPOLLIN, EPOLL_CTL_ADD));
+  // Watches the link to the master: a server without partitions may hear of nothing else.
+  RETURN_IF_ERROR(GoOn());
   while (!is_ending_) {
     std::array<epoll_event, 64> events;
     const int count =
@@ -224,6 +284,7 @@ absl::StatusOr<int> Server::Run() {
         Serve(fd, events[static_cast<size_t>(i)].events);
       }
     }
+    RETURN_IF_ERROR(GoOn());
     MaybeSnapshot();
   }
   RETURN_IF_ERROR(LastSnapshot());
@@ -232,9 +293,11 @@ absl::StatusOr<int> Server::Run() {
 }
 
 int Server::WaitMs() const {
-  if (writer_ != 0 || desk_.changes() == saved_changes_) return -1;  // a signal or a request
-  const int64_t left = (next_snapshot_ns_ - NowNs()) / 1'000'000 + 1;
-  return static_cast<int>(std::clamp<int64_t>(left, 0, 60'000));
+  int64_t due = taker_.next_ns();
+  if (master_.is_on() && master_.fd() < 0) due = std::min(due, master_.retry_ns());
+  if (writer_ == 0 && desk_.changes() != saved_changes_) due = std::min(due, next_snapshot_ns_);
+  if (due == INT64_MAX) return -1;  // a signal, news or a request
+  return static_cast<int>(std::clamp<int64_t>((due - NowNs()) / 1'000'000 + 1, 0, 60'000));
 }
 
 void Server::Accept() {
@@ -254,7 +317,59 @@ void Server::Accept() {
 
 void Server::End(int fd) {
   ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+  waiting_.erase(fd);
   connections_.erase(fd);
+}
+
+// ---- moves ----
+
+// Takes news, and brings a move to this server forward. An error: this process must end.
+absl::Status Server::GoOn() {
+  const int64_t now = NowNs();
+  if (const std::optional<RoutingNews> news = master_.Go(now)) {
+    const uint64_t before = share_.news().routing.version();
+    std::string why;
+    if (!share_.Learn(*news, &why)) return absl::AbortedError(why);
+    snapshots_.GoAbove(taker_.snapshot());
+    if (share_.news().routing.version() != before) {
+      LogInfo("routing",
+              {{"version", share_.news().routing.version()}, {"partitions", share_.own().count()}});
+    }
+    Resume();
+  }
+  taker_.Go(now);
+  master_.Tell(share_.Taken());
+  WatchLinks();
+  return absl::OkStatus();
+}
+
+void Server::WatchLinks() {
+  if (watched_master_ != master_.links() && master_.fd() >= 0) {
+    watched_master_ = master_.links();
+    Watch(master_.fd(), EPOLLIN, EPOLL_CTL_ADD).IgnoreError();
+  }
+  if (watched_taker_ != taker_.links() && taker_.fd() >= 0) {
+    watched_taker_ = taker_.links();
+    Watch(taker_.fd(), EPOLLIN, EPOLL_CTL_ADD).IgnoreError();
+  }
+}
+
+// Answers the requests that have waited for news.
+void Server::Resume() {
+  for (const auto& [fd, since] : std::exchange(waiting_, {})) {
+    Connection* const connection = connections_.at(fd).get();
+    if (!Answer(connection)) {
+      End(fd);
+      continue;
+    }
+    const auto again = waiting_.find(fd);
+    if (again != waiting_.end()) {
+      again->second = since;
+      continue;
+    }
+    desk_.work().longest_ns = std::max(desk_.work().longest_ns, NowNs() - since);
+    Watch(fd, connection->has_unsent() ? EPOLLOUT : EPOLLIN, EPOLL_CTL_MOD).IgnoreError();
+  }
 }
 
 // False: the connection is over.
@@ -263,6 +378,10 @@ bool Server::Answer(Connection* connection) {
   TableDesk::Reply reply =
       desk_.Handle(connection->head(), connection->body(), &connection->is_greeted);
   desk_.work().longest_ns = std::max(desk_.work().longest_ns, NowNs() - from);
+  if (reply.waits) {
+    waiting_.emplace(connection->fd(), from);
+    return true;
+  }
   connection->Drop();
   connection->Send(std::move(reply.frame));
   connection->is_last = reply.is_last;
@@ -272,6 +391,8 @@ bool Server::Answer(Connection* connection) {
 void Server::Serve(int fd, uint32_t events) {
   const auto found = connections_.find(fd);
   if (found == connections_.end()) return;
+  // A waiting connection is watched for its end alone.
+  if (waiting_.contains(fd)) return End(fd);
   Connection* const connection = found->second.get();
   const bool had_unsent = connection->has_unsent();
   if (!connection->Flush()) return End(fd);
@@ -289,6 +410,10 @@ void Server::Serve(int fd, uint32_t events) {
         break;
       case Connection::Arrived::kFrame:
         if (!Answer(connection)) return End(fd);
+        if (waiting_.contains(fd)) {
+          Watch(fd, 0, EPOLL_CTL_MOD).IgnoreError();
+          return;
+        }
         if (connection->is_last && !connection->has_unsent()) return End(fd);
         break;
     }
@@ -311,6 +436,10 @@ void Server::HearSignals() {
 void Server::MaybeSnapshot() {
   const int64_t now = NowNs();
   if (writer_ != 0 || desk_.changes() == saved_changes_ || now < next_snapshot_ns_) return;
+  if (share_.own().none()) {
+    saved_changes_ = desk_.changes();
+    return;
+  }
   const std::string path = snapshots_.NextPath();
   const pid_t parent = ::getpid();
   const pid_t child = ::fork();
@@ -322,7 +451,7 @@ void Server::MaybeSnapshot() {
   if (child == 0) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parent) ::_exit(1);
-    const absl::Status written = snapshots_.Write(holding_, path);
+    const absl::Status written = snapshots_.Write(share_.own(), holding_, path);
     if (!written.ok()) LogError("snapshot_failed", {{"why", written}});
     ::_exit(written.ok() ? 0 : 1);
   }
@@ -347,8 +476,8 @@ absl::Status Server::LastSnapshot() {
     int status = 0;
     if (::waitpid(writer_, &status, 0) == writer_) ChildEnded(status);
   }
-  if (desk_.changes() == saved_changes_) return absl::OkStatus();
-  RETURN_IF_ERROR(snapshots_.Write(holding_, snapshots_.NextPath()));
+  if (desk_.changes() == saved_changes_ || share_.own().none()) return absl::OkStatus();
+  RETURN_IF_ERROR(snapshots_.Write(share_.own(), holding_, snapshots_.NextPath()));
   snapshots_.Prune();
   return absl::OkStatus();
 }
@@ -360,6 +489,10 @@ absl::StatusOr<int> RunTableServer(const TableServerOptions& options) {
   // their pages would be zeroed anew for the next request.
   ::mallopt(M_MMAP_THRESHOLD, 256 << 20);
   ::mallopt(M_TRIM_THRESHOLD, 512 << 20);
+  if (options.is_shared && !IsOfJob(options.directory, options.job_id)) {
+    return absl::NotFoundError(
+        Concat(options.directory, "/job does not name the job ", options.job_id, " on this host"));
+  }
   RETURN_IF_ERROR(MakeDirs(options.directory, 0700));
   return Server(options).Run();
 }

@@ -27,9 +27,12 @@ struct TableServerOptions {
   uint64_t generation = 0;   // of its task: higher in each new process
   uint64_t restarts = 0;     // of its task
   std::string lease_socket;  // of the agent; "": nothing is leased
+  // The job's servers are on several hosts, so the directory must be one that all of them see.
+  bool is_shared = false;
 };
 
 // Serves until SIGTERM or SIGINT; the exit code. FAILED_PRECONDITION, INTERNAL: it cannot serve.
+// NOT_FOUND: the directory is not the one of the job's first host.
 absl::StatusOr<int> RunTableServer(const TableServerOptions& options);
 
 }  // namespace paceline::server

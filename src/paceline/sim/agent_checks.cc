@@ -8,9 +8,20 @@ namespace paceline::sim {
 
 void AgentHost::RunChecks() {
   node_.BeginChecks();
-  if (node_.check().is_over()) return;
+  if (!node_.check().is_over()) EndChecksLater();
+}
+
+void AgentHost::Do(const core::RunChecks& action) {
+  if (action.round <= node_.check().round) return;
+  node_.BeginChecksAgain(action.round);
+  EndChecksLater();
+}
+
+void AgentHost::EndChecksLater() {
   const Duration most = world_.options().checks.take_max;
-  Later(Duration::Nanoseconds(world_.prng().Between(0, most.nanoseconds())), [](AgentHost& agent) {
+  const Duration time = Duration::Nanoseconds(world_.prng().Between(0, most.nanoseconds()));
+  Later(time, [round = node_.check().round](AgentHost& agent) {
+    if (agent.node_.check().round != round) return;
     agent.node_.EndChecks();
     agent.TellCheck();
   });

@@ -57,7 +57,8 @@ void AgentHost::Start() {
   if (world_.options().saves.is_used) station_.OpenToPeers();
   Connect();
   ScheduleBeat();
-  if (world_.options().pace.is_told) ScheduleSamples();
+  const Options& options = world_.options();
+  if (options.pace.is_told || options.phases.is_told) ScheduleSamples();
 }
 
 void AgentHost::Die(bool is_silent) {
@@ -322,9 +323,15 @@ void AgentHost::ScheduleBeat() {
 void AgentHost::ScheduleSamples() {
   Later(Duration::Seconds(1), [](AgentHost& agent) {
     const Generation generation = agent.machine_.carried_out();
-    std::vector<RankSample> samples = agent.world_.workload().Samples(agent.node_, generation);
-    if (agent.is_linked_ && !samples.empty()) {
-      agent.world_.TellSamples(agent.connection_, agent.node_id_, std::move(samples));
+    const Options& told = agent.world_.options();
+    Workload& workload = agent.world_.workload();
+    std::vector<RankSample> samples;
+    std::vector<RankTimes> times;
+    if (told.pace.is_told) samples = workload.Samples(agent.node_, generation);
+    if (told.phases.is_told) times = workload.Times(agent.node_, generation);
+    if (agent.is_linked_ && (!samples.empty() || !times.empty())) {
+      agent.world_.TellSamples(agent.connection_, agent.node_id_, std::move(samples),
+                               std::move(times));
     }
     agent.ScheduleSamples();
   });

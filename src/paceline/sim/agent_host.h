@@ -100,6 +100,7 @@ class AgentHost {
   void Do(const core::TellLeaving& action);
   void Do(const core::ExitAgent& action);
   void Do(const core::AgentNote& action);
+  void Do(const core::RunChecks& action);
 
   void Connect();
   void ConnectLater();
@@ -110,6 +111,7 @@ class AgentHost {
   void ScheduleBeat();
   void ScheduleSamples();
   void RunChecks();
+  void EndChecksLater();
   void TellCheck();
   NodeCheck ToldCheck() const;
   bool MayRest() const;

@@ -16,6 +16,7 @@
 #include "paceline/sim/swarm/bench.h"
 #include "paceline/sim/swarm/canary.h"
 #include "paceline/sim/swarm/shrink.h"
+#include "paceline/sim/table/table_swarm.h"
 
 #ifndef PACELINE_VERSION
 #define PACELINE_VERSION "unknown"
@@ -49,6 +50,7 @@ Runs the control plane in simulated clusters. The same seed does the same, alway
   --list               faults, checks and canaries
   --bench              how fast it is
   --leases             worlds of leased data instead; docs/guides/simulator.md has their flags
+  --tables             worlds of table servers whose partitions move
 )";
 
 struct Flags {
@@ -307,6 +309,8 @@ std::string_view HelpOfSim() { return kHelp; }
 int RunSimCommand(const std::vector<std::string>& args, std::string* wrong) {
   const bool is_of_leases = std::find(args.begin(), args.end(), "--leases") != args.end();
   if (is_of_leases) return RunLeaseCommand(args, wrong);
+  const bool is_of_tables = std::find(args.begin(), args.end(), "--tables") != args.end();
+  if (is_of_tables) return RunTableCommand(args, wrong);
   Flags flags;
   *wrong = Parse(args, flags);
   if (!wrong->empty()) return kUsage;

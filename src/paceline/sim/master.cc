@@ -50,6 +50,7 @@ void Master::Start() {
   copies_ = core::JournalCopies("master's host", kRecordsAPiece);
   job_.emplace();
   pace_desk_ = core::PaceDesk();
+  time_desk_ = core::TimeDesk();
   world_.trace().Add(started_at_, "master", "start", incarnation_);
   if (term_ == 0 || !durable_.empty()) return Begin(core::History::kOwn);
   succession_.emplace(clock(),
@@ -229,8 +230,11 @@ void Master::Receive(uint64_t incarnation, ConnectionId connection, const core::
 }
 
 void Master::ReceiveSamples(uint64_t incarnation, NodeId node,
-                            const std::vector<RankSample>& samples) {
+                            const std::vector<RankSample>& samples,
+                            const std::vector<RankTimes>& times) {
   if (!is_on_ || is_frozen_ || incarnation != incarnation_) return;
+  if (const auto told = time_desk_.Take(clock(), job_->state(), node, times)) Step(*told);
+  if (samples.empty()) return;
   const auto judged = pace_desk_.Take(job_->state(), node, samples);
   if (judged.has_value()) Step(*judged);
 }

@@ -22,6 +22,7 @@
 #include "paceline/core/job.h"
 #include "paceline/core/record.h"
 #include "paceline/core/slow/pace_desk.h"
+#include "paceline/core/slow/time_desk.h"
 #include "paceline/core/succession/journal_copies.h"
 #include "paceline/core/succession/succession.h"
 #include "paceline/model/ids.h"
@@ -68,7 +69,8 @@ class Master {
 
   // --- from the network and the launcher ---
   void Receive(uint64_t incarnation, ConnectionId connection, const core::Event& event);
-  void ReceiveSamples(uint64_t incarnation, NodeId node, const std::vector<RankSample>& samples);
+  void ReceiveSamples(uint64_t incarnation, NodeId node, const std::vector<RankSample>& samples,
+                      const std::vector<RankTimes>& times);
   void OnEndOfStream(uint64_t incarnation, ConnectionId connection);
   void Feed(const core::Event& event);
   using Piece = JournalPiece<std::vector<core::Record>>;
@@ -116,6 +118,7 @@ class Master {
   std::vector<core::Record> fetched_;
   core::JournalCopies copies_;
   core::PaceDesk pace_desk_;
+  core::TimeDesk time_desk_;
   bool is_on_ = false;
   bool is_frozen_ = false;
   bool is_disk_full_ = false;

@@ -107,6 +107,12 @@ void Node::FallSilent(Silence kind) {
 void Node::BeginChecks() {
   check_.state = passed_boot_ == boot_id_ ? NodeCheck::State::kPassed : NodeCheck::State::kRunning;
   check_.reason.clear();
+  if (check_.state == NodeCheck::State::kRunning) check_.round = 0;
+}
+
+void Node::BeginChecksAgain(uint32_t round) {
+  passed_boot_.clear();
+  check_ = {.state = NodeCheck::State::kRunning, .round = round};
 }
 
 void Node::EndChecks() {

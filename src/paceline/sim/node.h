@@ -78,6 +78,7 @@ class Node {
   // Its checks, as its agent reports them: once in a boot.
   const NodeCheck& check() const { return check_; }
   void BeginChecks();
+  void BeginChecksAgain(uint32_t round);
   void EndChecks();
   AgentHost* agent() { return agent_.get(); }
   const AgentHost* agent() const { return agent_.get(); }

@@ -63,6 +63,15 @@ struct PaceOptions {
   uint32_t noise_permille = 0;        // random part of a step's work
 };
 
+// What the ranks do in their steps, in thousandths, if their rings tell the time by phase. The rest
+// is work.
+struct PhaseOptions {
+  bool is_told = false;
+  uint32_t evaluation = 0;
+  uint32_t checkpoint = 0;
+  uint32_t data = 0;
+};
+
 // The checks of the user, which each host must pass before it is seated.
 struct CheckOptions {
   bool is_used = false;
@@ -99,6 +108,7 @@ struct Options {
   int64_t checkpoint_every = 10;  // 0: the script saves nothing
   SaveOptions saves;
   PaceOptions pace;
+  PhaseOptions phases;
   PlanOptions plan;
   CheckOptions checks;
   int64_t total_steps = 0;            // 0: endless

@@ -63,6 +63,7 @@ void Workload::Settle(Generation generation, Group& group) {
   const Instant now = world_.queue().now();
   if (group.moving && now > group.since) {
     stretches_.push_back({generation, group.since, now, group.base});
+    group.stepped += now - group.since;
   }
   saved_ = std::max(saved_, Saved(group));
   step_max_ = std::max(step_max_, done);
@@ -78,9 +79,11 @@ void Workload::Join(Generation generation, uint32_t world_size, Rank rank, Membe
   if (group.members.empty() && !group.started) group.restored = restored;
   Meet(generation, group, restored);
   member.saved_to = restored.done;
+  member.joined_at = world_.queue().now();
   group.members[rank] = member;
   if (group.members.size() != group.world_size || group.started || group.broken) return;
   group.started = true;
+  group.met_at = world_.queue().now();
   const bool restores = world_.options().saves.is_used;
   group.base = group.first = restores ? member.saved_to : newest_saved();
   group.content = MixContent(group.restored.content, generation.value());

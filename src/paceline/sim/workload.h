@@ -18,6 +18,7 @@
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/node.h"
+#include "paceline/model/phase_time.h"
 #include "paceline/model/rank_sample.h"
 #include "paceline/sim/checkpoint/rank_saves.h"
 
@@ -40,6 +41,7 @@ class Workload {
     Instant seal_at;               // … and when it is complete
     StepMeter meter;               // of its steps …
     int64_t metered_to = 0;        // … up to this one
+    Instant joined_at;             // it waits for its peers from then on
   };
 
   // The rank has imported its modules and meets its peers.
@@ -79,6 +81,8 @@ class Workload {
   std::vector<RankEvidence> Evidence(const Node& node, Generation generation) const;
   // Step times of the node's ranks, for the steps that are done.
   std::vector<RankSample> Samples(const Node& node, Generation generation);
+  // How long the node's ranks spent in each phase.
+  std::vector<RankTimes> Times(const Node& node, Generation generation) const;
   bool IsStepping(Generation generation) const;
   int64_t StepOf(Generation generation) const;  // -1: none yet
   int64_t step_max() const;                     // over all groups
@@ -101,6 +105,8 @@ class Workload {
     bool started = false;  // all ranks met once
     bool broken = false;   // one of them died
     bool moving = false;
+    Instant met_at;        // meaningful if `started`
+    Duration stepped;      // the time in which it stepped, up to `since`
     Instant still_since;   // meaningful if all ranks have met but it does not step
     Instant since;         // when it last began to step
     int64_t base = 0;      // steps done at `since`

@@ -3,6 +3,7 @@
 // slow rank.
 
 #include <algorithm>
+#include <utility>
 
 #include "paceline/base/prng.h"
 #include "paceline/sim/workload.h"
@@ -54,6 +55,47 @@ std::vector<RankSample> Workload::Samples(const Node& node, Generation generatio
   const bool is_swapped = options.canary == Canary::kBlameFast && samples.size() > 1;
   if (is_swapped) std::swap(samples.front().rank, samples.back().rank);
   return samples;
+}
+
+// A rank restores until all have met. When its group stands still it waits in a collective.
+std::vector<RankTimes> Workload::Times(const Node& node, Generation generation) const {
+  std::vector<RankTimes> all;
+  const auto it = groups_.find(generation);
+  if (it == groups_.end()) return all;
+  const Group& group = it->second;
+  const Instant now = world_.queue().now();
+  const PhaseOptions& phases = world_.options().phases;
+  const bool is_moving = group.moving && now > group.since;
+  const Duration stepped = is_moving ? group.stepped + (now - group.since) : group.stepped;
+  for (const auto& [rank, member] : group.members) {
+    if (&world_.node(member.node) != &node) continue;
+    RankTimes& one = all.emplace_back();
+    one.generation = generation;
+    one.rank = rank;
+    one.phase = group.started ? RankPhase::kForward : RankPhase::kRestore;
+    auto& of = one.times.of;
+    const auto set = [&](RankPhase phase, Duration spent) {
+      of[static_cast<size_t>(phase)] = spent;
+    };
+    set(RankPhase::kRestore, (group.started ? group.met_at : now) - member.joined_at);
+    set(RankPhase::kEvaluation, stepped * phases.evaluation / 1000);
+    set(RankPhase::kCheckpoint, stepped * phases.checkpoint / 1000);
+    set(RankPhase::kData, stepped * phases.data / 1000);
+    if (!group.started) continue;
+    Duration rest = now - group.met_at;
+    for (const RankPhase phase :
+         {RankPhase::kEvaluation, RankPhase::kCheckpoint, RankPhase::kData}) {
+      rest -= of[static_cast<size_t>(phase)];
+    }
+    set(RankPhase::kForward, rest);
+  }
+  if (world_.options().canary == Canary::kSwapPhases) {
+    for (RankTimes& one : all) {
+      std::swap(one.times.of[static_cast<size_t>(RankPhase::kForward)],
+                one.times.of[static_cast<size_t>(RankPhase::kEvaluation)]);
+    }
+  }
+  return all;
 }
 
 }  // namespace paceline::sim

@@ -407,9 +407,11 @@ uint32_t SimWorld::CountAgents() const {
   }));
 }
 
-void SimWorld::TellSamples(ConnectionId connection, NodeId node, std::vector<RankSample> samples) {
-  CallMaster(connection, [node, samples = std::move(samples)](Master& master, uint64_t life) {
-    master.ReceiveSamples(life, node, samples);
+void SimWorld::TellSamples(ConnectionId connection, NodeId node, std::vector<RankSample> samples,
+                           std::vector<RankTimes> times) {
+  CallMaster(connection, [node, samples = std::move(samples), times = std::move(times)](
+                             Master& master, uint64_t life) {
+    master.ReceiveSamples(life, node, samples, times);
   });
 }
 

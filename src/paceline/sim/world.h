@@ -125,7 +125,8 @@ class SimWorld {
   Master& MasterToDial();
   // Agents that live now.
   uint32_t CountAgents() const;
-  void TellSamples(ConnectionId connection, NodeId node, std::vector<RankSample> samples);
+  void TellSamples(ConnectionId connection, NodeId node, std::vector<RankSample> samples,
+                   std::vector<RankTimes> times);
   void SendToAgent(ConnectionId connection, std::function<void(AgentHost&, ConnectionId)> task);
   void AgentDied(uint32_t node, int32_t agent_pid);
   void EndWhatIsLeft();

@@ -14,11 +14,13 @@
 #include "absl/status/status.h"
 #include "paceline/base/instant.h"
 #include "paceline/model/checkpoint.h"
+#include "paceline/model/drill.h"
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/journal_copy.h"
 #include "paceline/model/node.h"
+#include "paceline/model/phase_time.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
 #include "paceline/model/size_speed.h"
@@ -35,17 +37,19 @@ struct Register {
   CopyOffer copy;  // of the journal
 };
 // `ranks` holds only those whose report changed since the last one, and `samples` those ranks that
-// have done enough more steps.
+// have done enough more steps. `times` has all ranks whose rings tell their time, once a second.
 struct Heartbeat {
   Generation generation;  // of the last completed assignment
   uint32_t store_port = 0;
   Duration loop_delay;
   std::vector<RankReport> ranks;
   std::vector<RankSample> samples;
+  std::vector<RankTimes> times;
   bool awaits_starter = false;  // the starter runs, and imports
 };
 struct RankEnd {
   RankReport rank;
+  std::optional<RankTimes> times;  // its last ones, if its ring told them
 };
 struct Leaving {
   std::string why;
@@ -324,9 +328,29 @@ struct ScaleRequest {
   bool at_once = false;  // even if steps are then done twice
   bool dry_run = false;  // only whether it is possible
   std::string why;
+  // Of a job with table servers, instead of nodes. 0: as many as before.
+  uint32_t workers = 0;
+  uint32_t servers = 0;
 };
 struct ScaleReply {
   std::string refusal;  // why the job cannot have so many nodes; "": it can
+  // Of a job with table servers: what it has from now on.
+  uint32_t workers = 0;
+  uint32_t servers = 0;
+};
+
+struct DrillRequest {
+  std::string kind;
+  DrillLoss loss = DrillLoss::kRank;
+  std::string node;
+  std::optional<uint32_t> rank = {};  // none: the whole node, or its agent
+  bool dry_run = false;               // only what it costs
+  std::string why;
+};
+struct DrillReply {
+  std::string refusal;  // why the job is not struck; "": it may be
+  std::string fix;
+  std::string cost;
 };
 
 // ---- `paceline open` ----

@@ -1,6 +1,8 @@
 """Workers on a live stream; each writes the records that it worked on, in its own file.
 
-A worker ends when there is a file OUT/end.
+A worker ends when there is a file OUT/end. With --checkpoint the world may begin again after that
+and go back to a checkpoint. A worker then ends only when it has read a record that was sent after
+OUT/end (WAKE and above) from each of its partitions, at least two: two workers share four.
 """
 
 import argparse
@@ -13,6 +15,9 @@ from leasing import Counts
 
 import paceline
 from paceline.data import LeasedLoader, Stream
+
+WAKE = 10**6
+PARTITIONS = 4
 
 
 def main() -> None:
@@ -29,6 +34,8 @@ def main() -> None:
     loader: Any = LeasedLoader(stream, batch=8, wait=0.1, deadline=given.deadline,
                                resume="checkpoint" if given.checkpoint else "acks")
     counts = Counts()
+    behind: set[int] = set()  # partitions whose newest record was sent before OUT/end
+    woken: set[int] = set()
     step = 0
     ckpt = None
     state: dict[str, Any] = {"counts": counts, "data": loader}
@@ -42,13 +49,15 @@ def main() -> None:
             for sample in batch:
                 work.write(f"{sample}\n")
                 counts.seen[str(sample)] = counts.seen.get(str(sample), 0) + 1
+                (woken if sample >= WAKE else behind).add(sample % PARTITIONS)
             time.sleep(given.pace)
             if ckpt is not None and step % 7 == 6:
                 ckpt.save(step, state)
             step += 1
             paceline.step(step)
             counts.write(given.out / f"counts-{rank}")
-            if (given.out / "end").exists():
+            is_through = ckpt is None or (len(woken) >= 2 and behind <= woken)
+            if is_through and (given.out / "end").exists():
                 break
     loader.done()
     loader.close()

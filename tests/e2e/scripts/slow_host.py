@@ -1,4 +1,6 @@
-"""Trains over gloo. The ranks of one node work longer than their peers, as on a slow host.
+"""Trains over gloo. One node works longer than the others, as a slow host does.
+
+The slow node is the one that had rank 1 first: which node that is depends on who joined in time.
 
 The state is one number, which rank 0 saves after every tenth step.
 """
@@ -33,11 +35,17 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--state", type=Path, required=True)
     parser.add_argument("--enough", type=Path, required=True, help="ends the job once it is there")
-    parser.add_argument("--slow", required=True, help="a node")
+    parser.add_argument("--slow", type=Path,
+                        help="a file for the slow node's name; without it no node is slow")
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    work = WORK_S * (2 if os.environ["PACELINE_NODE"] == options.slow else 1)
+    node = os.environ["PACELINE_NODE"]
+    if options.slow and dist.get_rank() == 1 and not options.slow.exists():
+        options.slow.write_text(node)
+    dist.barrier()
+    is_slow = options.slow is not None and options.slow.read_text() == node
+    work = WORK_S * (2 if is_slow else 1)
     layer = torch.nn.Linear(16, 16)
     optimizer = torch.optim.SGD(layer.parameters(), lr=0.001)
     step = saved_step(options.state)

@@ -431,3 +431,18 @@ def test_a_stream_without_files_says_so(
     assert caplog.text.count("none is there yet, and there is no folder") == 1
     with pytest.raises(DataError, match="the stream's URL names no files"):
         Stream("files://clicks/*.parquet").open()
+
+
+@pytest.mark.parametrize("options", [{"shuffle": True}, {"seed": 7}])
+def test_a_stream_cannot_be_shuffled(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(ArgumentError, match="in the order in which it was written"):
+        LeasedLoader(Stream(f"files://{tmp_path}/*.parquet"), **options)
+
+
+def test_secrets_that_cannot_be_read_are_an_error_in_four_parts(tmp_path: Path) -> None:
+    url = f"files://{tmp_path}/*.parquet"
+    with pytest.raises(DataError, match="No such file"):
+        Stream(url, secrets=tmp_path / "nosuch").open()
+    (tmp_path / "no.toml").write_text("what?")
+    with pytest.raises(DataError, match="the stream's secrets cannot be read"):
+        Stream(url, secrets=tmp_path / "no.toml").open()

@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import logging
 import os
+import resource
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -18,83 +20,16 @@ from typing import Any
 import pyarrow
 import pyarrow.flight
 import pytest
-from paceline.receiver.__main__ import is_loopback, main, make_token
+from paceline.receiver.__main__ import is_loopback, main
 from paceline.receiver.inbox import Inbox
 from paceline.receiver.names import Receipt
 from paceline.receiver.refusal import Refusal, parsed
 from paceline.receiver.row_digest import added, digest_of
 from paceline.receiver.server import Receiver
-from paceline.sinks.writer import Sink
 from paceline.sources.flight import Flight
+from receivers import Served, batch, read, write
 
-from paceline.data import DataError, LeasedLoader, Stream
-
-_numbers = count()
-
-
-class Served:
-    """A receiver in this process, on a folder that outlives it."""
-
-    def __init__(self, folder: Path, **options: Any) -> None:
-        self.folder = folder
-        self.inbox = Inbox(str(folder), partitions=3)
-        self.secrets = folder / "token.toml"
-        self.token = make_token(str(self.secrets))
-        self.server = Receiver("grpc://127.0.0.1:0", self.inbox, self.token, **options)
-        self.address = f"127.0.0.1:{self.server.port}"
-
-    def sink(self, app: str = "etl") -> Sink:
-        return Sink(f"grpc://{self.address}/clicks", app=app, secrets=self.secrets, patience=0.0)
-
-    def stream(self, **options: Any) -> Stream:
-        options = {"decode": lambda row: row["click"], "secrets": self.secrets,
-                   "name": f"clicks-{next(_numbers)}", **options}
-        return Stream(f"flight://{self.address}/clicks", **options)
-
-    def files(self) -> list[str]:
-        return sorted(os.listdir(self.folder / "parts" / "clicks"))
-
-    def end(self) -> None:
-        self.server.end()
-        self.inbox.close()
-
-
-@pytest.fixture
-def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
-    made: list[Served] = []
-
-    def make(**options: Any) -> Served:
-        for one in made:
-            one.end()
-        made[:] = [Served(tmp_path / "inbox", **options)]
-        return made[0]
-
-    yield make
-    made[0].end()
-
-
-@pytest.fixture
-def served(serve: Callable[..., Served]) -> Served:
-    return serve()
-
-
-def batch(values: range) -> Any:
-    return pyarrow.record_batch({"click": list(values)})
-
-
-def write(sink: Sink, epoch: str, values: range, writers: int = 4, attempt: str = "0") -> Any:
-    return [sink.write(epoch, str(one), attempt, [batch(values[one::writers])])
-            for one in range(writers)]
-
-
-def read(loader: Any, wanted: int) -> list[int]:
-    seen: list[int] = []
-    for samples in loader:
-        seen += samples
-        if len(seen) >= wanted:
-            loader.done()
-            return seen
-    raise AssertionError("a stream has no end")
+from paceline.data import DataError, LeasedLoader
 
 
 def test_rows_are_seen_after_the_commit_and_once(served: Served) -> None:
@@ -142,12 +77,48 @@ def test_attempts_that_the_commit_does_not_list_are_removed(served: Served) -> N
     assert sink.last() == "1"
 
 
+def test_parts_that_were_sent_before_their_epoch_had_a_number(served: Served) -> None:
+    """As Flink's writers do: each part under a name of its own, then one commit for all."""
+    sink = served.sink()
+    receipts = [replace(one, epoch=name) for name, values in (
+        ("a", range(100)), ("b", range(100, 150))) for one in write(sink, name, values, writers=1)]
+    write(sink, "c", range(150, 200), writers=1)  # of the next epoch
+    write(sink, "a", range(50), writers=1, attempt="other")
+    assert sink.commit("7", receipts)
+    assert not sink.commit("7", receipts)
+    again = [replace(one, epoch="d") for one in write(sink, "d", range(150), writers=1)]
+    assert not sink.commit("7", again)
+    assert len(served.files()) == 4  # two of epoch 7, and two that no commit has named
+    with pytest.raises(Refusal, match="a part of the epoch is not there"):
+        sink.commit("8", [replace(again[0], epoch="c")])
+    with pytest.raises(Refusal, match="a writer is listed twice"):
+        sink.commit("8", [receipts[0], receipts[0]])
+    with LeasedLoader(served.stream(), batch=64, wait=0.1) as loader:
+        assert Counter(read(loader, 150)) == dict.fromkeys(range(150), 1)
+        assert list(loader.soon(0.3)) == []
+
+
+def test_an_epoch_that_follows_another_one_than_the_newest_is_refused(served: Served) -> None:
+    """Two processes that read one source as one app would write its records twice."""
+    sink = served.sink()
+    one = [write(sink, name, values, writers=1) for name, values in (
+        ("1", range(10)), ("2", range(10, 20)), ("3", range(10, 30)))]
+    assert sink.commit("1", one[0], after="")
+    assert sink.commit("2", one[1], after="1")
+    assert not sink.commit("2", one[1], after="1")  # its answer was lost
+    for after in ("1", ""):
+        with pytest.raises(Refusal, match="another process has written") as refused:
+            sink.commit("3", one[2], after=after)
+        assert refused.value.code == "PL-E335"
+    assert sink.last() == "2"
+
+
 def test_what_was_confirmed_outlives_the_receiver(serve: Callable[..., Served]) -> None:
     served = serve()
     sink = served.sink()
     sink.commit("1", write(sink, "1", range(1000)))
     receipts = write(sink, "2", range(1000, 2000))
-    (served.folder / "parts" / "clicks" / ".torn.arrow.tmp").write_bytes(b"half a part")
+    (served.folder / "parts" / "clicks" / f".{'0' * 24}.arrow.tmp").write_bytes(b"half a part")
     served = serve()
     assert served.sink().commit("2", receipts)
     assert not any(name.startswith(".") for name in served.files())
@@ -301,7 +272,12 @@ def test_a_digest_tells_values_nulls_and_places_apart() -> None:
 def test_an_address_beyond_loopback_needs_tls(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["0.0.0.0:0", "--dir", str(tmp_path / "inbox")]) == 2
+    umask, limits = os.umask(0o022), resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        assert main(["0.0.0.0:0", "--dir", str(tmp_path / "inbox")]) == 2
+    finally:  # they are of this process, which has more tests to run
+        os.umask(umask)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     assert "error[PL-E221]: the receiver needs TLS" in capfd.readouterr().err
     assert [is_loopback(one) for one in ("127.0.0.1", "[::1]", "localhost", "10.0.0.1", "")] == [
         True, True, True, False, False]

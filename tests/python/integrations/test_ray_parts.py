@@ -10,12 +10,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("ray", reason="RAY NOT TESTED: `uv pip install ray`")
 
+from paceline.errors import PacelineError
+from paceline.integrations.ray import PacelineTrainer
+from paceline.integrations.ray.commands import Commands, Piece
 from paceline.integrations.ray.decide import (
     NO_DEADLINE_SECONDS,
     Fact,
@@ -30,9 +34,12 @@ from paceline.integrations.ray.decide import (
     pending_text,
 )
 from paceline.integrations.ray.directory import make_directory, write_secrets
+from paceline.integrations.ray.entry import get_dataset_shard
 from paceline.integrations.ray.forwarder import Forwarder
+from paceline.integrations.ray.head import Head, say_seconds, stop_seconds
 from paceline.integrations.ray.host import GUARD
 from paceline.integrations.ray.spec import JobSpec, master_line, node_line
+from paceline.integrations.ray.submit import HeadError, HeadWatch, RayError, connect
 
 
 def wish(size: int, *, spares: int = 0, drain: bool = False, absent: set[int] | None = None,
@@ -235,3 +242,99 @@ def test_a_forwarder_follows_the_master() -> None:
     assert ask(forwarder.port) == b"second and more"
     second.close()
     first.close()
+
+
+def test_a_head_that_is_away_is_told_once_and_given_up_before_ray_does() -> None:
+    now, is_up = 0.0, True
+    told: list[str] = []
+    watch = HeadWatch("train", Head("10.0.0.1:6379", answers=lambda _: is_up, clock=lambda: now),
+                      told.append)
+
+    def at(seconds: float, up: bool) -> None:
+        nonlocal now, is_up
+        now, is_up = seconds, up
+        watch.look()
+
+    for seconds, up in ((1, True), (4, False), (6, False), (8, False), (30, True), (31, True)):
+        at(seconds, up)
+    assert told == ["paceline: Ray's head at 10.0.0.1:6379 has not answered for 5 s; train trains "
+                    "on meanwhile", "paceline: Ray's head at 10.0.0.1:6379 answers again"]
+    at(80, False)
+    with pytest.raises(HeadError, match="the job train is lost"):
+        at(84, False)
+    assert stop_seconds() < say_seconds() < 60
+
+
+def test_rays_own_patience_is_taken_from_its_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "600")
+    assert (stop_seconds(), say_seconds()) == (578, 592)
+
+
+def pieces_of(script: str) -> Iterator[Piece]:
+    commands = Commands()
+    number = commands.begin([sys.executable, "-u", "-c", script], {"WORD": "given"})
+    while True:
+        piece = commands.read(number, 60.0)
+        yield piece
+        if piece.exit_code is not None:
+            with pytest.raises(KeyError):
+                commands.read(number, 0)
+            return
+
+
+def test_the_output_of_a_command_comes_while_it_runs(tmp_path: Path) -> None:
+    """The script waits for the file that is made when its first line was read."""
+    pieces = pieces_of(f"""
+import os, sys, time
+print("begins", os.environ["WORD"]); sys.stdout.write("half a line")
+while not os.path.exists("{tmp_path}/read"): time.sleep(0.01)
+print(", and its end"); print("bad", file=sys.stderr); sys.stdout.write("no end"); sys.exit(7)
+""")
+    assert next(pieces) == Piece(b"begins given\n", b"", None)
+    (tmp_path / "read").touch()
+    rest = list(pieces)
+    assert b"".join(piece.out for piece in rest) == b"half a line, and its end\nno end"
+    assert b"".join(piece.err for piece in rest) == b"bad\n"
+    assert [piece.exit_code for piece in rest][-1] == 7
+
+
+def test_a_command_without_a_caller_is_interrupted(monkeypatch: pytest.MonkeyPatch,
+                                                  tmp_path: Path) -> None:
+    monkeypatch.setattr("paceline.integrations.ray.commands._CALLER_SECONDS", 1e9)
+    begun, told = tmp_path / "begun", tmp_path / "interrupted"
+    commands = Commands()
+    commands.begin([sys.executable, "-c", f"""
+import pathlib, time
+part = pathlib.Path("{told}.part")
+try:
+    pathlib.Path("{begun}").touch()
+    time.sleep(600)
+except KeyboardInterrupt:
+    part.write_text("by Ctrl-C")
+    part.rename("{told}")
+"""], {})
+    while not begun.exists():
+        time.sleep(0.01)
+    monkeypatch.setattr("paceline.integrations.ray.commands._CALLER_SECONDS", 0.0)
+    while not told.exists():
+        time.sleep(0.01)
+    assert told.read_text() == "by Ctrl-C"
+
+
+def test_datasets_of_ray_are_refused() -> None:
+    with pytest.raises(PacelineError, match="takes no datasets"):
+        PacelineTrainer(print, datasets={"train": object()})
+    with pytest.raises(PacelineError, match="no datasets of Ray"):
+        get_dataset_shard("train")
+
+
+def test_another_version_of_ray_or_python_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(**_: object) -> None:
+        raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.60.0\n"
+                           "    Python: 3.12.1\nThis process was started with: …")
+
+    monkeypatch.setattr("ray.init", refuses)
+    monkeypatch.setattr("ray.is_initialized", lambda: False)
+    with pytest.raises(RayError) as raised:
+        connect()
+    assert "Python: 3.12.1" in raised.value.why and "a Python of the cluster's" in raised.value.fix

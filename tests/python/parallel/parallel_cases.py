@@ -2,7 +2,7 @@
 
 import json
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from paceline import _native
@@ -21,12 +21,14 @@ class Case:
     micro_batches: int = 1
     schedule: str = "none"
     shard: bool = False
-    recompute: bool = False
+    recompute: str = "none"
     clip: float | None = None
     precision: str = "fp32"
     tensor: int = 1
+    sequence: bool = False
     optimizer: str = "sgd"
     world: int = 4
+    later: list[list[tuple[int, int]]] = field(default_factory=list)  # of each stage
 
     def as_planned(self, plan: Any) -> "Case":
         """The case with the stages and shares of that plan."""
@@ -34,12 +36,18 @@ class Case:
         return replace(self, stages=stages, shares=plan.shares, micro_batches=plan.micro_batches)
 
     def plan(self, model: str) -> dict[str, Any]:
+        stages: list[dict[str, Any]] = [
+            {"layers": list(layers), "ranks": ranks}
+            for layers, ranks in zip(self.stages, self.ranks, strict=True)
+        ]
+        for stage, later in zip(stages, self.later, strict=False):
+            stage["later"] = [list(chunk) for chunk in later]
         return {
             "schema": SCHEMA, "model": model, "global_batch": BATCH, "data": len(self.shares),
             "tensor": self.tensor, "shard": self.shard, "recompute": self.recompute,
+            **({"sequence": True} if self.sequence else {}),
             "micro_batches": self.micro_batches, "schedule": self.schedule,
-            "stages": [{"layers": list(layers), "ranks": ranks}
-                       for layers, ranks in zip(self.stages, self.ranks, strict=True)],
+            "stages": stages,
             "shares": self.shares,
             "unused": sorted(set(range(self.world)) - {r for ranks in self.ranks for r in ranks}),
             "predicted": {"step": 1.0, "compute": 1.0, "communication": 0.0, "bubble": 0.0,
@@ -64,11 +72,11 @@ def _cases() -> list[Case]:
     plans: dict[str, dict[str, Any]] = {
         "data": uneven,
         "data-passes": {**uneven, "shares": [7, 4, 3, 2], "micro_batches": 2},
-        "data-recompute": {**uneven, "recompute": True},
+        "data-recompute": {**uneven, "recompute": "full"},
         "data-idle": {"stages": [(0, 7)], "ranks": [[3, 1]], "shares": [11, 5]},
         "shard": {**uneven, "shard": True},
         "shard-passes": {**uneven, "shares": [6, 4, 3, 3], "shard": True, "micro_batches": 3,
-                         "recompute": True},
+                         "recompute": "full"},
         "pipe-gpipe": {"stages": [(0, 1), (1, 3), (3, 4), (4, 7)], "ranks": [[0], [1], [2], [3]],
                        "shares": [16], "micro_batches": 4, "schedule": "gpipe"},
         "pipe-1f1b": {"stages": [(0, 3), (3, 5), (5, 7)], "ranks": [[0], [3], [1]],
@@ -77,7 +85,7 @@ def _cases() -> list[Case]:
                      "shares": [16], "micro_batches": 2, "schedule": "1f1b"},
         "data-pipe": {**two, "ranks": [[0, 1], [2, 3]], "schedule": "1f1b"},
         "data-pipe-turned": {**two, "ranks": [[3, 0], [2, 1]], "schedule": "gpipe",
-                             "recompute": True},
+                             "recompute": "full"},
         "shard-pipe": {**two, "ranks": [[0, 1], [2, 3]], "schedule": "1f1b", "shard": True},
     }  # fmt: skip
     found: list[Case] = []
@@ -99,13 +107,96 @@ def _divided() -> list[Case]:
         Case(name="tensor", ranks=[[2, 1]], shares=[16], clip=0.05, **whole),
         Case(name="tensor-data", shares=[11, 5], micro_batches=2, clip=0.05,
              **{**four, "ranks": [[3, 0, 1, 2]]}),
-        Case(name="tensor-shard", shares=[10, 6], shard=True, recompute=True, micro_batches=2,
-             clip=0.05, **four),
+        Case(name="tensor-shard", shares=[10, 6], shard=True, recompute="selective",
+             micro_batches=2, clip=0.05, **four),
         Case(name="tensor-pipe", shares=[16], micro_batches=4, schedule="1f1b", clip=0.05,
              **{**whole, "stages": [(0, 3), (3, 7)], "ranks": [[0, 1], [3, 2]]}),
         Case(name="tensor-norms", shares=[9, 7], clip=0.05, **{**four, "model": "qwen3"}),
         Case(name="tensor-shard-fused", shares=[9, 7], shard=True, optimizer="fused", **four),
         Case(name="split", shares=[9, 7], clip=0.05, **{**four, "model": "words"}),
+    ]  # fmt: skip
+
+
+def _interleaved() -> list[Case]:
+    """Stages with several chunks of layers. Those of `make test` come first."""
+    options: dict[str, Any] = {"schedule": "interleaved-1f1b", "micro_batches": 4, "shares": [16]}
+    # Of the Llama: embedding and block; two blocks; block and norm; head.
+    two = {**options, "stages": [(0, 2), (2, 4)], "later": [[(4, 6)], [(6, 7)]], "model": "llama"}
+    both = {**two, "ranks": [[3, 0], [1, 2]], "shares": [12, 4]}
+    return [
+        Case(name="interleaved", clip=0.05, ranks=[[0], [1]],
+             **{**options, "model": "mlp", "stages": [(0, 2), (2, 3)],
+                "later": [[(3, 5)], [(5, 7)]]}),
+        Case(name="interleaved-data", recompute="selective", **both),
+        Case(name="interleaved-three", clip=0.05, ranks=[[2], [0], [3]],
+             **{**two, "stages": [(0, 1), (1, 2), (2, 3)], "later": [[(3, 4)], [(4, 5)], [(5, 7)]],
+                "micro_batches": 8}),
+        Case(name="interleaved-chunks", clip=0.05, ranks=[[2], [1]],
+             **{**two, "stages": [(0, 1), (1, 2)],
+                "later": [[(2, 3), (4, 5)], [(3, 4), (5, 7)]]}),
+        Case(name="interleaved-shard", clip=0.05, shard=True, **both),
+        Case(name="interleaved-tensor", tensor=2, clip=0.05, ranks=[[0, 1], [3, 2]], **two),
+        Case(name="interleaved-bf16", precision="bf16", **both),
+    ]  # fmt: skip
+
+
+def _selective() -> list[Case]:
+    """Plans that keep the results of products. Those of `make test` come first."""
+    some: dict[str, Any] = {"model": "llama", "recompute": "selective", "clip": 0.05}
+    four = {**some, "stages": [(0, 7)], "ranks": [[0, 1, 2, 3]]}
+    pipe = {**some, "stages": [(0, 2), (2, 7)], "ranks": [[3, 0], [2, 1]], "shares": [12, 4],
+            "micro_batches": 4}
+    return [
+        Case(name="selective", shares=[7, 5, 3, 1], **four),
+        Case(name="selective-pipe", schedule="1f1b", **pipe),
+        Case(name="selective-shard", shares=[6, 4, 3, 3], micro_batches=3, shard=True,
+             precision="bf16", **four),
+        Case(name="selective-shard-pipe", schedule="1f1b", shard=True,
+             **{**pipe, "ranks": [[0, 1], [2, 3]]}),
+        # Attention without a kernel: its products are computed again.
+        Case(name="selective-eager", shares=[7, 5, 3, 1], **{**four, "model": "eager"}),
+    ]  # fmt: skip
+
+
+def _sequences() -> list[Case]:
+    """Plans whose ranks divide sequences, too. Those of `make test` come first."""
+    two: dict[str, Any] = {"model": "llama", "tensor": 2, "sequence": True, "clip": 0.05}
+    four = {**two, "stages": [(0, 7)], "ranks": [[0, 1, 2, 3]], "shares": [11, 5]}
+    pipe = {**two, "stages": [(0, 3), (3, 7)], "ranks": [[0, 1], [3, 2]], "shares": [16],
+            "micro_batches": 4, "schedule": "1f1b"}
+    return [
+        Case(name="sequence-data", micro_batches=2, recompute="selective", **four),
+        Case(name="sequence-pipe", **pipe),
+        Case(name="sequence-shard", shard=True, recompute="full", micro_batches=2, **four),
+        Case(name="sequence-norms", **{**four, "model": "qwen3"}),
+        Case(name="sequence-norms-shard", shard=True, **{**four, "model": "qwen3"}),
+        Case(name="sequence-gemma", **{**four, "model": "gemma"}),
+        Case(name="sequence-mistral", **{**four, "model": "mistral"}),
+        Case(name="sequence-qwen2", **{**four, "model": "qwen2"}),
+        Case(name="sequence-lengths", micro_batches=2, **{**four, "model": "lengths"}),
+        # The stages end behind the embedding and behind the last block.
+        Case(name="sequence-ends", recompute="full",
+             **{**pipe, "stages": [(0, 1), (1, 7)], "micro_batches": 2}),
+        Case(name="sequence-tail", **{**pipe, "stages": [(0, 5), (5, 7)], "micro_batches": 2}),
+        Case(name="sequence-interleaved", **{**pipe, "schedule": "interleaved-1f1b",
+             "stages": [(0, 2), (2, 4)], "later": [[(4, 6)], [(6, 7)]]}),
+    ]  # fmt: skip
+
+
+def _in_parts() -> list[Case]:
+    """Pipelines whose backward passes are two. Those of `make test` come first."""
+    options: dict[str, Any] = {"schedule": "zero-bubble", "micro_batches": 4, "shares": [16],
+                               "clip": 0.05}  # fmt: skip
+    llama: dict[str, Any] = {**options, "model": "llama", "stages": [(0, 3), (3, 7)]}
+    chunks = {"stages": [(0, 2), (2, 4)], "later": [[(4, 6)], [(6, 7)]]}
+    return [
+        Case(name="zero", model="mlp", stages=[(0, 3), (3, 5), (5, 7)], ranks=[[2], [0], [3]],
+             **{**options, "micro_batches": 8}),
+        Case(name="zero-data", ranks=[[3, 0], [1, 2]], **{**llama, "shares": [12, 4]}),
+        Case(name="zero-chunks", ranks=[[1], [0]], **{**llama, **chunks}),
+        Case(name="zero-tensor", tensor=2, ranks=[[0, 1], [3, 2]], **llama),
+        Case(name="zero-sequence", tensor=2, sequence=True, ranks=[[0, 1], [3, 2]], **llama),
+        Case(name="zero-bf16", ranks=[[0], [1]], precision="bf16", **llama),
     ]  # fmt: skip
 
 
@@ -128,16 +219,19 @@ def _eight() -> list[Case]:
         "ranks": [[0, 1, 2, 3], [4, 5, 6, 7]], "micro_batches": 2, "schedule": "1f1b",
         "clip": 0.05, "world": 8,
     }  # fmt: skip
-    turned = {**whole, "ranks": [[5, 4, 0, 1], [7, 2, 3, 6]], "recompute": True}
+    turned = {**whole, "ranks": [[5, 4, 0, 1], [7, 2, 3, 6]], "recompute": "full"}
     return [
         Case(name="eight", **turned),
         Case(name="eight-shard", shard=True, **whole),
+        Case(name="eight-sequence", sequence=True, **{**turned, "recompute": "selective"}),
+        Case(name="eight-sequence-shard", sequence=True, shard=True, **whole),
         Case(name="eight-bf16", **{**whole, "precision": "bf16"}),
     ]
 
 
-CASES = _cases() + _divided()
-FURTHER = _further()
+PARTLY = [_selective(), _interleaved(), _sequences(), _in_parts()]
+CASES = _cases() + _divided() + [one for some in PARTLY for one in some[:2]]
+FURTHER = _further() + [one for some in PARTLY for one in some[2:]]
 EIGHT = _eight()
 # The plan is chosen, for what the ranks measure.
 CASES.append(Case(name="chosen", model="mlp", stages=[], ranks=[], shares=[]))

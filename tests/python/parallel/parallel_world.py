@@ -74,17 +74,26 @@ def made(kind: str) -> tuple[nn.Module, Any, list[Any]]:
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 4,
              "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32, "head_dim": 8,
              "tie_word_embeddings": False}  # fmt: skip
-    if kind == "qwen3":  # it has norms between divided products, and biases behind them
-        llama: nn.Module = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
+    others = {"gemma": "Gemma", "mistral": "Mistral", "qwen2": "Qwen2"}
+    if kind in others:
+        config = getattr(transformers, f"{others[kind]}Config")(**sizes)
+        llama: nn.Module = getattr(transformers, f"{others[kind]}ForCausalLM")(config)
+    elif kind == "qwen3":  # it has norms between divided products, and biases behind them
+        llama = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
             **sizes, attention_bias=True))  # fmt: skip
     else:
+        sizes["attn_implementation"] = "eager" if kind == "eager" else "sdpa"
         llama = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
     tokens = torch.randint(0, 32, (STEPS, BATCH, 6))
     mask = torch.ones(BATCH, 6, dtype=torch.long)
     mask[::3, 4:] = 0  # some samples are shorter
-    return llama, next_token, [
+    steps = [
         {"input_ids": one, "attention_mask": mask, "labels": one.roll(-1, 1)} for one in tokens
     ]
+    if kind == "lengths":  # each step has sequences of another length
+        steps = [{key: one[:, : 6 - number] for key, one in step.items()}
+                 for number, step in enumerate(steps)]  # fmt: skip
+    return llama, next_token, steps
 
 
 def cut(batch: Any, begin: int, end: int) -> Any:

@@ -7,7 +7,7 @@ import torch
 import transformers
 from paceline.parallel import planner
 from paceline.parallel.layers import layers_of
-from paceline.parallel.tensor import division_of
+from paceline.parallel.tensor import division_of, sequence_of
 from torch import nn
 
 from paceline import _native
@@ -40,6 +40,22 @@ def test_the_table_says_what_parallelize_does_with_the_family(kind: str) -> None
     why = layers_of(model).no_pipeline
     assert (why == "") == has_pipeline, why
     assert has_pipeline or planner.lacks("pipeline", kind) in why
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(kind for kind, (tensor, _) in _native.library_plans().items() if tensor)
+)
+def test_what_ranks_share_they_can_divide_by_tokens(kind: str) -> None:
+    # `paceline plan` takes this for granted of all families with a tensor plan.
+    model = made(kind)
+    division = division_of(model)
+    blocks = {name: one for name, one in model.named_modules() if name[:-1] == "model.layers."}
+    assert len(blocks) == 2
+    for name, block in blocks.items():
+        parts = sequence_of(name, block, division)
+        assert parts is not None
+        assert parts.regions == [f"{name}.self_attn", f"{name}.mlp"]
+        assert parts.norms == [f"{name}.input_layernorm", f"{name}.post_attention_layernorm"]
 
 
 def test_a_plan_of_a_family_says_what_it_needs() -> None:

@@ -223,8 +223,8 @@ def test_a_checkpoint_without_a_plan_is_no_obstacle_and_one_with_it_gives_it(
         assert ckpt.restore(again.state) == 5
         assert all(map(torch.equal, again.state_dict().values(), job.state_dict().values()))
         # Other wishes ask for another plan.
-        other = made(plan=None, cluster=HERE, checkpointer=ckpt, wishes={"recompute": [True]})
-        assert other.plan.recompute and other.because.startswith("it is chosen")
+        other = made(plan=None, cluster=HERE, checkpointer=ckpt, wishes={"recompute": ["full"]})
+        assert other.plan.recompute == "full" and other.because.startswith("it is chosen")
 
 
 @pytest.mark.parametrize(

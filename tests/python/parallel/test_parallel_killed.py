@@ -55,16 +55,22 @@ def plans(output: str) -> list[tuple[str, str]]:
     return re.findall(r"\| plan (.*?): (it is chosen|the checkpoint has it)", output)
 
 
-def check_killed(folder: Folder, pipeline: int, rank: int, split: int = 1) -> None:
-    options = ("--pipeline", pipeline, "--split", split)
-    killed = folder.train("killed", 2, *options, "--kill-at", 4, "--kill-rank", rank)
+def check_killed(
+    folder: Folder, pipeline: int, rank: int, split: int = 1, chunks: int = 1,
+    more: tuple[str, ...] = (), words: str = "", tensor: int = 1,
+) -> None:  # fmt: skip
+    options = (*more, "--pipeline", pipeline, "--split", split, "--virtual-stages", chunks)
+    ranks = pipeline * split * tensor if tensor > 1 else 2
+    killed = folder.train("killed", ranks, *options, "--kill-at", 4, "--kill-rank", rank)
     (first, chosen), (second, kept) = plans(killed)
     assert (chosen, kept) == ("it is chosen", "the checkpoint has it")
-    assert first == second and f"data {2 // pipeline // split}" in first
-    assert (f"tensor {split}" in first) == (split > 1)
+    data = ranks // pipeline // split // tensor
+    assert first == second and f"data {data}" in first and words in first
+    assert ("tensor" in first) == (split * tensor > 1)
+    assert (f"{chunks} virtual stages" in first) == (chunks > 1)
     resumed = re.findall(r"resumed at step (\d+)", killed)
     assert resumed == ["4"], "nothing is lost, and nothing repeated"
-    assert weights(killed) == weights(folder.train("whole", 2, *options))
+    assert weights(killed) == weights(folder.train("whole", ranks, *options))
 
 
 def test_a_killed_stage_goes_on_with_the_same_plan_and_bits(tmp_path: Path, runtime: Path) -> None:
@@ -84,6 +90,41 @@ def test_any_killed_rank_goes_on_with_the_same_plan_and_bits(
     pipeline: int, rank: int, tmp_path: Path, runtime: Path
 ) -> None:
     check_killed(Folder(tmp_path, runtime), pipeline, rank)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_interleaved_stage_goes_on_with_the_same_bits(
+    rank: int, tmp_path: Path, runtime: Path
+) -> None:
+    check_killed(Folder(tmp_path, runtime), pipeline=2, rank=rank, chunks=3)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_stage_that_keeps_products_goes_on_with_the_same_bits(
+    rank: int, tmp_path: Path, runtime: Path
+) -> None:
+    more = ("--recompute", "selective")
+    check_killed(Folder(tmp_path, runtime), 2, rank, more=more, words="selective recompute")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", [0, 1])
+def test_a_killed_stage_of_two_backward_passes_goes_on_with_the_same_bits(
+    rank: int, tmp_path: Path, runtime: Path
+) -> None:
+    more = ("--schedule", "zero-bubble")
+    check_killed(Folder(tmp_path, runtime), 2, rank, more=more, words="zero-bubble")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("pipeline", "rank"), [(1, 1), (2, 0), (2, 3)])
+def test_killed_ranks_that_divide_sequences_go_on_with_the_same_bits(
+    pipeline: int, rank: int, tmp_path: Path, runtime: Path
+) -> None:
+    more = ("--llama", "--tensor", "2", "--sequence")
+    check_killed(Folder(tmp_path, runtime), pipeline, rank, more=more, words="sequence", tensor=2)
 
 
 @pytest.mark.long

@@ -54,7 +54,7 @@ def test_a_stage_takes_what_the_cost_model_says() -> None:
     # Eight samples and four passes, each of which starts the layer once; backward takes two.
     assert move.stage_seconds(plan, LAYERS, cluster_of(2)) == pytest.approx(
         [2 * 3 * (8 * 0.1 + 4e-3), 6 * 3 * (8 * 0.1 + 4e-3)])  # fmt: skip
-    recomputed = plan_of([2, 8], recompute=True)
+    recomputed = plan_of([2, 8], recompute="full")
     assert move.stage_seconds(recomputed, LAYERS, cluster_of(2))[0] == pytest.approx(6.432)
 
 

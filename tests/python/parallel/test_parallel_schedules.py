@@ -21,10 +21,12 @@ class Stage:
         self.submod, self.device, self.has_backward = torch.nn.Identity(), "cpu", True
 
 
-def orders_of_torch(stages: int, micro_batches: int, chunks: int) -> list[list[str]]:
+def orders_of_torch(
+    stages: int, micro_batches: int, chunks: int, kind: str = "ScheduleInterleaved1F1B"
+) -> list[list[str]]:
     local: Any = [Stage(chunk * stages, stages, chunks) for chunk in range(chunks)]
-    made: Any = pipelining.ScheduleInterleaved1F1B(local, micro_batches, loss_fn=torch.nn.MSELoss())
-    letters = {"FORWARD": "F", "FULL_BACKWARD": "B"}
+    made: Any = getattr(pipelining, kind)(local, micro_batches, loss_fn=torch.nn.MSELoss())
+    letters = {"FORWARD": "F", "FULL_BACKWARD": "B", "BACKWARD_INPUT": "I", "BACKWARD_WEIGHT": "W"}
     return [
         [f"{letters[one.computation_type.name]}{one.stage_index // stages}.{one.microbatch_index}"
          for one in made.pipeline_order[stage] if one is not None]
@@ -40,8 +42,23 @@ def test_interleaved_orders_are_those_of_torch(
     assert ours == orders_of_torch(stages, micro_batches, chunks)
 
 
+@pytest.mark.parametrize(
+    ("stages", "micro_batches", "chunks"),
+    [*SIZES, (2, 2, 1), (4, 4, 1), (4, 10, 1), (8, 24, 1)],
+)
+def test_orders_in_two_parts_are_those_of_torch(
+    stages: int, micro_batches: int, chunks: int
+) -> None:
+    ours = _native.schedule_orders("zero-bubble", stages, micro_batches, chunks)
+    theirs = orders_of_torch(stages, micro_batches, chunks, "ScheduleInterleavedZeroBubble")
+    assert ours == theirs
+
+
 def test_sizes_that_torch_refuses_are_refused() -> None:
     with pytest.raises(ValueError, match="multiple of the number of rounds"):
         orders_of_torch(4, 9, 2)
-    with pytest.raises(ValueError, match="no equal rounds"):
-        _native.schedule_orders("interleaved-1f1b", 4, 9, 2)
+    with pytest.raises(ValueError, match="multiple of the number of rounds"):
+        orders_of_torch(4, 9, 1, "ScheduleInterleavedZeroBubble")
+    for name in ("interleaved-1f1b", "zero-bubble"):
+        with pytest.raises(ValueError, match="no equal rounds"):
+            _native.schedule_orders(name, 4, 9, 2)

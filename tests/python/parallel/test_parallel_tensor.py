@@ -6,7 +6,7 @@ import pytest
 import torch
 from paceline.parallel import PlanError, describe
 from paceline.parallel.execute import Stepper
-from paceline.parallel.tensor import division_of
+from paceline.parallel.tensor import division_of, sequence_of
 from torch import nn
 from torch.nn.functional import mse_loss
 
@@ -45,6 +45,43 @@ def test_the_summary_says_what_is_divided() -> None:
     assert block["tensor"]["exchanges"] == 4
     assert head["tensor"]["parameters"] == 32 * 16
     assert (summary["tensor_divides"], summary["no_tensor"]) == (2, "")
+
+
+def test_the_summary_says_what_divided_sequences_and_kept_products_need() -> None:
+    summary = summary_of(llama())
+    embedding, block, _, head = summary["layers"]
+    assert summary["sequence_divides"] == 6, "the tokens of a sample"
+    gathered = 2 * block["output"]
+    assert block["tensor"]["sequence"] == {"exchanges": 2, "gathered": gathered}
+    assert not any("sequence" in row.get("tensor", {}) for row in (embedding, head))
+    # A token's queries (16 values), keys and values (8 each), attention (16, and a sum for each of
+    # four heads), both outputs (16 each), and two products of the gate (24 each).
+    each = 16 + 2 * 8 + 16 + 4 + 2 * 16 + 2 * 24
+    assert block["selective"] == {"kept": 6 * 4 * each, "flops": 0}
+    assert block["tensor"]["kept"] == 6 * 4 * (each - 2 * 16)
+    assert block["selective"]["kept"] < block["saved"] / 2
+    assert "selective" not in embedding
+
+
+def test_attention_without_a_kernel_is_computed_again() -> None:
+    found = [summary_of(llama(attn_implementation=kind))["layers"][1] for kind in ("sdpa", "eager")]
+    kernel, eager = found
+    assert eager["flops"] == kernel["flops"]
+    # Two products of 6 × 6 scores with 4 heads of 4 values.
+    assert eager["selective"]["flops"] == 2 * 2 * 6 * 6 * 16
+    assert eager["selective"]["kept"] < kernel["selective"]["kept"]
+    assert eager["saved"] > kernel["saved"]
+
+
+def test_a_layer_that_adds_weights_of_its_own_keeps_its_sequence() -> None:
+    model: Any = llama()
+    model.model.layers[0].scale = nn.Parameter(torch.ones(16))
+    division = division_of(model)
+    assert sequence_of("model.layers.0", model.model.layers[0], division) is None
+    assert sequence_of("model.layers.1", model.model.layers[1], division) is not None
+    model.model.layers[1].mixer = nn.Linear(16, 16)
+    assert sequence_of("model.layers.1", model.model.layers[1], division) is None
+    assert sequence_of("lm_head", model.lm_head, division) is None
 
 
 def test_a_weight_of_two_modules_leaves_the_axis_out() -> None:

@@ -1,13 +1,14 @@
 """When a fork is refused and why, what is loaded ahead, and how that is learned."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_double import Peer, Starter, starter
+from agent_double import DEADLINE_SECONDS, Peer, Starter, plain_environment, starter
 from paceline._rank.entry import Entry
 from paceline._starter import imports
 
@@ -17,8 +18,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A folder that plays site-packages, on everybody's import path."""
     site = tmp_path / "lib" / "site-packages"
     site.mkdir(parents=True)
-    import os
-
     path = os.environ.get("PYTHONPATH")
     monkeypatch.setenv("PYTHONPATH", f"{site}:{path}" if path else str(site))
     yield site
@@ -122,6 +121,18 @@ def test_learned_module_that_starts_a_thread_is_left_out_from_then_on(
         # The starter began again without it; this connection waited in the socket meanwhile.
         assert running.peer.ready["warm"], running.peer.ready
         assert why_cold(running, "train.py") is None
+
+
+def test_pyarrow_is_loaded_ahead_and_its_allocator_starts_no_thread(folder: Path) -> None:
+    (folder / "train.py").write_text(
+        "import os\nahead = 'pyarrow' in __import__('sys').modules\nimport pyarrow as pa\n"
+        "print(ahead, os.environ.get('JE_ARROW_MALLOC_CONF'), pa.array([1, 2]).sum())\n"
+    )
+    with starter(folder, "--entry", "train.py") as running:
+        assert running.peer.ready["warm"], running.peer.ready
+        got = running.run("script", "train.py")
+        assert got.spawned["how"] == "fork", got.spawned
+        assert got.out == "True None 3\n", got.err
 
 
 def test_failing_import_is_left_out(home: Path, folder: Path) -> None:
@@ -237,3 +248,18 @@ def test_idle_starter_loads_what_it_has_learned_and_keeps_its_socket(
             assert running.peer.read() is None
             running.peer = Peer(running.socket_path)
             assert running.peer.ready["pid"] == pid
+
+
+def test_a_starter_whose_agent_has_ended_meanwhile_ends_too(tmp_path: Path) -> None:
+    read_fd, write_fd = os.pipe()
+    os.close(read_fd)
+    with (tmp_path / "starter.log").open("wb") as log:
+        done = subprocess.run(
+            [sys.executable, "-m", "paceline._starter", "--socket", str(tmp_path / "sock"),
+             "--ready-fd", str(write_fd), "--cwd", str(tmp_path), "--keep-warm", "600"],
+            stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", pass_fds=[write_fd],
+            env=plain_environment() | {"XDG_CACHE_HOME": str(tmp_path / "cache")},
+            timeout=DEADLINE_SECONDS, check=False)
+    os.close(write_fd)
+    assert done.returncode == 0
+    assert not (tmp_path / "sock").exists()

@@ -6,6 +6,7 @@ import itertools
 import json
 import logging
 import math
+import os
 import shutil
 import subprocess
 import sys
@@ -141,6 +142,27 @@ def test_a_torn_version_is_passed_over_until_a_whole_one_comes(
         assert training.is_served(reader)
 
 
+def test_a_reader_that_begins_serves_the_newest_version_that_it_can_read(
+    training: Training
+) -> None:
+    directory = training.publish.directory
+    for _ in range(3):
+        training.step()
+        training.publish.now()
+    (versions.place_of(directory, 3) / "0.values").unlink()
+    with Reader(directory, every=None) as reader:
+        assert reader.version().number == 2
+        assert not reader.refresh()
+        assert reader.version().number == 2
+
+
+def test_a_place_that_cannot_be_written_is_named(training: Training, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for place in (tmp_path / "file", tmp_path / "file" / "serve", Path("/proc/serve")):
+        with pytest.raises(DataError, match="cannot be published here"):
+            pe.Publish(place, training.opt)
+
+
 def test_a_full_disk_costs_no_row(training: Training, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = training.publish.directory
     with Reader(directory, every=None) as reader:
@@ -247,3 +269,59 @@ def test_arguments(training: Training, tmp_path: Path) -> None:
         pe.Publish(tmp_path, training.opt, every=0)
     with pytest.raises(TypeError):
         Reader(training.publish.directory).version().rows(training.table.name, [0.5])
+
+
+@pytest.mark.parametrize("parent", [3, 2, -1, "1", "../../1", 1.5])
+def test_a_version_follows_an_earlier_one_alone(tmp_path: Path, parent: object) -> None:
+    folder = versions.place_of(tmp_path, 2)
+    folder.mkdir(parents=True)
+    manifest = {"schema": versions.SCHEMA, "version": 2, "parent": parent}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(DataError, match="cannot follow"):
+        versions.read_manifest(tmp_path, 2)
+
+
+@pytest.mark.parametrize("name", ["CURRENT", "versions/000000000001/manifest.json"])
+def test_pipes_and_devices_are_not_read(tmp_path: Path, name: str) -> None:
+    versions.place_of(tmp_path, 1).mkdir(parents=True)
+    versions.write_current(tmp_path, versions.Current(1))
+    place = tmp_path / name
+    place.unlink(missing_ok=True)
+    os.mkfifo(place)
+    reader = Reader(tmp_path, every=None)
+    assert not reader.refresh()
+    place.unlink()
+    place.symlink_to("/dev/zero")
+    assert not reader.refresh()
+
+
+SCRIPT = """
+import sys
+import torch
+import paceline.embedding as pe
+from paceline.torch import ElasticDataset, LeasedLoader
+
+table = pe.Table("ads", dim=2, optimizer=pe.SGD(1.0), scale=0)
+model = pe.EmbeddingBag(table)
+opt = pe.Optimizer(model, name="ending")
+pe.Publish(sys.argv[1], opt, every=3600.0)
+data = ElasticDataset([torch.tensor([1])] * 40, seed=1)
+for batch in LeasedLoader(data, name="ending", batch_size=4):
+    (-model(batch).sum()).backward()
+    opt.step()
+"""
+
+
+def test_the_last_version_has_every_step_of_a_training_that_ended(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, "-c", SCRIPT, str(tmp_path / "serve")], check=True)
+    with Reader(tmp_path / "serve", every=None) as reader:
+        assert reader.version().number == 2
+        assert reader.version().rows("ads", [1]).tolist() == [[40.0, 40.0]]
+
+
+def test_one_process_publishes_into_a_directory(
+    training: Training, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("paceline.integrations.publish._LOCK_SECONDS", 0.1)
+    with pytest.raises(DataError, match="another training publishes here"):
+        pe.Publish(training.publish.directory, training.opt)

@@ -285,6 +285,19 @@ def test_gradients_of_an_earlier_batch_are_refused() -> None:
     opt.step()
 
 
+def test_a_loss_of_an_earlier_batch_is_refused_in_its_backward() -> None:
+    bag, opt = small()
+    loop = batches(clicks())
+    earlier = bag(next(loop)[0]).sum()
+    loss = earlier + bag(next(loop)[0]).sum()
+    with pytest.raises(TableError) as mixed:
+        loss.backward()
+    assert code_of(mixed) == "PL-E199"
+    opt.zero_grad()
+    bag(next(loop)[0]).sum().backward()
+    opt.step()
+
+
 def test_a_nan_is_refused_and_changes_nothing() -> None:
     bag, opt = small()
     for keys, _target in batches(clicks(16, keys=9)):

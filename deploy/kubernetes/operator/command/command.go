@@ -79,6 +79,8 @@ func finish(line []string, job *v1alpha1.ElasticJob) []string {
 func Environment(job *v1alpha1.ElasticJob, term int64, graceSeconds int64) map[string]string {
 	environment := map[string]string{
 		"PACELINE_GRACE_SECONDS": strconv.FormatInt(graceSeconds, 10),
+		// What a command in the pod advises is typed on the user's host.
+		"PACELINE_ON": fmt.Sprintf("kubernetes/%s/%s", job.Namespace, job.Name),
 	}
 	if job.Spec.Nodes.Unit > 1 {
 		environment["PACELINE_JOB_UNIT"] = strconv.Itoa(int(job.Spec.Nodes.Unit))

@@ -8,21 +8,26 @@ import (
 
 func TestTheQueueOfTheJobAdmitsTheSmallestWorldAsOneGroup(t *testing.T) {
 	job := train() // at least 6 nodes
-	if labels := MasterPod(job, 1, 0).Labels; labels[QueueGroupLabel] != "" {
+	if labels := MasterPod(job, 1, 0).Labels; labels[QueueGroupLabel] != "" || QueueGroup(job) != "" {
 		t.Errorf("without a queue: %v", labels)
 	}
 	job.Labels = map[string]string{QueueLabel: "team-a", queuePrefix + "priority-class": "high",
 		"mine": "x"}
 	job.Status.StartTerm = 3
+	job.UID = "3f2a9c1e-0000"
+	const group = "train-3-3f2a9c1e"
 	master := MasterPod(job, 4, 0)
-	if master.Labels[QueueLabel] != "team-a" || master.Labels[QueueGroupLabel] != "train-3" ||
+	if master.Labels[QueueLabel] != "team-a" || master.Labels[QueueGroupLabel] != group ||
 		master.Labels[queuePrefix+"priority-class"] != "high" || master.Labels["mine"] != "" ||
 		master.Annotations[QueueGroupCount] != "7" {
 		t.Errorf("master: %v %v", master.Labels, master.Annotations)
 	}
-	later := NodePod(job, decide.NodeID{Index: 5, Incarnation: 2}, nil)
-	if later.Labels[QueueGroupLabel] != "train-3" {
-		t.Errorf("node5: %v", later.Labels)
+	if master.Annotations[queueRole] != RoleMaster {
+		t.Errorf("the master's role: %v", master.Annotations)
+	}
+	later := NodePod(job, decide.NodeID{Index: 5, Incarnation: 2}, []string{"a-bad-host"})
+	if later.Labels[QueueGroupLabel] != group || later.Annotations[queueRole] != RoleNode {
+		t.Errorf("node5: %v %v", later.Labels, later.Annotations)
 	}
 	beyond := NodePod(job, decide.NodeID{Index: 6}, nil)
 	if beyond.Labels[QueueLabel] != "team-a" || beyond.Labels[QueueGroupLabel] != "" ||

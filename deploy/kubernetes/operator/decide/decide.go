@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -35,6 +36,7 @@ func Decide(snapshot Snapshot) Plan {
 			d.plan.Notice = NoticeDeleted
 		}
 		d.plan.EndKept = d.hasEndToAnswer()
+		d.closeGroup()
 		return d.plan
 	}
 	d.noteSeen()
@@ -115,6 +117,7 @@ func (d *decision) delete(pod Pod, why string) {
 // finished ends what still runs, keeps ended pods for their logs, and deletes the job after its
 // time to live. It makes nothing.
 func (d *decision) finished() {
+	d.closeGroup()
 	end := d.endedAt()
 	for _, pod := range d.allPods() {
 		if !pod.isLive() || pod.Terminating {
@@ -148,6 +151,11 @@ func (d *decision) allPods() []Pod {
 	return pods
 }
 
+// hasRunningNode says whether ranks may run.
+func (d *decision) hasRunningNode() bool {
+	return slices.ContainsFunc(d.Nodes, func(node NodePod) bool { return node.Phase == Running })
+}
+
 // suspending tells the master that the job is about to end, which lets the job save, and ends the
 // nodes, each with its grace period. The master is deleted after them, because a save needs it.
 func (d *decision) suspending() {
@@ -157,6 +165,7 @@ func (d *decision) suspending() {
 		return
 	}
 	d.plan.EndKept = d.hasEndToAnswer() // the job goes on later, so its end is not stored
+	d.closeGroup()                      // and in a group of its own
 	hasLiveNode, hasLiveMaster := false, false
 	for _, node := range d.Nodes {
 		if node.isLive() {
@@ -182,6 +191,7 @@ func (d *decision) suspending() {
 			"No pod of the job runs. spec.suspend=false starts it from its newest checkpoint.")
 		d.setCondition(v1alpha1.ConditionMasterReady, false, reasonSuspended, "The job is suspended.")
 		d.setCondition(v1alpha1.ConditionRunning, false, reasonSuspended, "The job is suspended.")
+		d.showNoNodes(uint32(d.Job.NodesMax), uint32(d.Job.Spares))
 		d.status.State = "Suspended"
 		return
 	}
@@ -210,6 +220,8 @@ func (d *decision) finish(end End) {
 }
 
 func (d *decision) fail(reason, message string) {
+	// The condition's event says it already. What nodes did while the job ended is not why it did.
+	d.status.Last, d.isWaitShown = clipTo(message, waitMax), true
 	d.setCondition(v1alpha1.ConditionFailed, true, reason, message)
 	d.end("Failed")
 }

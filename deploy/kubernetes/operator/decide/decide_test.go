@@ -250,6 +250,21 @@ func TestANewMasterThatForgotAnIncarnationIsTold(t *testing.T) {
 	}
 }
 
+func TestAPodThatWasJustMadeHidesTheOneBefore(t *testing.T) {
+	s := running()
+	s.Nodes = append(s.Nodes[:1], s.Nodes[2])
+	s.Job.Status.Seen.Incarnations = map[string]int32{"1": 1}
+	s.Memory.Gone = map[string]string{"train-node1-1": "lost its pod"}
+	s.Memory.Made = map[string]time.Time{"train-node1-2": s.Now}
+	plan := Decide(s)
+	wantNoChange(t, plan)
+	for _, fact := range plan.Facts {
+		if fact.Index == 1 {
+			t.Errorf("facts: %+v", plan.Facts)
+		}
+	}
+}
+
 func TestABadSpecFailsAtOnce(t *testing.T) {
 	s := Snapshot{Now: start, Job: Job{Name: "train", Invalid: "There is no container train."}}
 	plan := Decide(s)

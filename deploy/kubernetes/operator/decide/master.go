@@ -72,7 +72,7 @@ func (d *decision) running() {
 	// The next master goes on with a job that was stopped from outside: there is nothing to store.
 	d.plan.EndKept = d.hasEndToAnswer() && d.Stream.Ended.ExitCode == exitSaved
 	if d.lookAfterMaster() {
-		if d.isStarting() {
+		if d.mayMakeFirst() {
 			d.makeFirstNodes()
 		}
 		d.lookAfterNodes()
@@ -148,6 +148,7 @@ func (d *decision) lookForMaster() bool {
 	}
 	if d.Memory.TermRaised == d.Job.Status.MasterTerm {
 		d.plan.CreateMaster = d.mayMake()
+		d.plan.MasterAlone = d.isMasterTaken()
 		d.plan.Survivors = d.survivors()
 		d.showRefusal("MasterRefused")
 		return true
@@ -252,8 +253,9 @@ func (d *decision) mayMake() bool {
 }
 
 func (d *decision) showRefusal(reason string) {
-	d.masterReason, d.masterMessage = "MasterStarting", "The master's pod is being made."
 	if d.Memory.Refused != nil {
 		d.masterReason, d.masterMessage = reason, d.Memory.Refused.Words
+	} else if d.currentMaster() == nil { // an operator that takes over looks for the Secrets first
+		d.masterReason, d.masterMessage = "MasterStarting", "The master's pod is being made."
 	}
 }

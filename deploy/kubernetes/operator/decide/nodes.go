@@ -35,7 +35,7 @@ func (d *decision) podsByIndex() map[uint32][]NodePod {
 // Otherwise it tells the master how that pod is.
 func (d *decision) lookAfterNode(wanted NodeID, pods []NodePod) {
 	highest, wasSeen := d.seen[wanted.Index]
-	newest := NodeID{wanted.Index, max(wanted.Incarnation, highest)}
+	newest := d.newestMade(NodeID{wanted.Index, max(wanted.Incarnation, highest)})
 	name := NodePodName(d.Job.Name, newest)
 	for i := range pods {
 		if pods[i].Incarnation == newest.Incarnation {
@@ -58,8 +58,22 @@ func (d *decision) lookAfterNode(wanted NodeID, pods []NodePod) {
 		d.wakeAt(d.Now.Add(CacheLagMax))
 		return
 	}
-	if d.hasWish() && !d.Stream.Wish.Drain || d.isStarting() {
+	mayCreate := d.hasWish() && !d.Stream.Wish.Drain || d.mayMakeFirst()
+	if mayCreate && !d.waitsForPlace(wanted, pods) {
 		d.create(wanted, name)
+	}
+}
+
+// newestMade returns the last incarnation from this one on that this process has made. Its pod may
+// not be in the list yet. Without it, a resumed job's new master would hear that the pod before was
+// lost.
+func (d *decision) newestMade(id NodeID) NodeID {
+	for {
+		next := NodeID{id.Index, id.Incarnation + 1}
+		if _, wasMade := d.Memory.Made[NodePodName(d.Job.Name, next)]; !wasMade {
+			return id
+		}
+		id = next
 	}
 }
 

@@ -5,7 +5,8 @@
 //
 //   - Only the wish of the current term's master makes and deletes pods of nodes. Without a wish
 //     nothing changes. The exceptions are the user's: a job that begins or goes on after it was
-//     suspended, a suspended job, and a job that has ended.
+//     suspended, a suspended job, and a job that has ended; and the queue's: a job whose room was
+//     taken.
 //   - A pod of one node and incarnation is made once. If that pod is gone, Decide tells the master,
 //     and the master wishes for a higher incarnation.
 //   - A pod that is missing from a list is not gone. It is gone when the API server told of its
@@ -77,6 +78,9 @@ type Pod struct {
 	Disrupted bool
 	Created   time.Time
 	EndedAt   time.Time
+	// Group: a queue admitted the pod with others, or will, and counts the group's room until it is
+	// told that the group gets no further pod.
+	Group bool
 	// Leaving is why the pod's Kubernetes node will be taken away; "" if nobody announced that.
 	Leaving string
 }
@@ -204,7 +208,9 @@ type Job struct {
 	Deleting   bool
 	Suspend    bool
 	// Invalid says what is wrong with the spec; "" if nothing is.
-	Invalid  string
+	Invalid string
+	// Queued: a queue admits the master and the first NodesMin nodes as one group of pods.
+	Queued   bool
 	NodesMin int32
 	NodesMax int32
 	Spares   int32
@@ -268,6 +274,10 @@ type Plan struct {
 	Confirm []string
 	Deletes []Delete
 	Creates []NodeID
+	// Alone are those nodes, and the master of CreateMaster, whose place in the queue's group is
+	// taken by a pod that does not end. They are admitted by themselves.
+	Alone       []NodeID
+	MasterAlone bool
 	// The Kubernetes nodes that those pods avoid.
 	Excluded []string
 	Dial     string // the address of the current term's master; "": hang up
@@ -275,9 +285,11 @@ type Plan struct {
 	// stream stays until the master closes it.
 	EndKept bool
 	// Notice tells the master that all of the job is about to end, and why; "": it is not.
-	Notice    string
-	Facts     []Fact
-	Notices   []NodeNotice
+	Notice  string
+	Facts   []Fact
+	Notices []NodeNotice
+	// Pods of a queue's group that gets no further pod.
+	Closes    []string
 	DeleteJob bool
 	// Next is the time of the next look if nothing happens before; zero: none.
 	Next time.Time

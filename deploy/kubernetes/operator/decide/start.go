@@ -21,6 +21,9 @@ func (d *decision) isStarting() bool {
 	return (told == nil || told.Reason == reasonSuspended) && !(d.isHeard() && d.Stream.Wish != nil)
 }
 
+// mayMakeFirst says whether nodes may be made without a wish.
+func (d *decision) mayMakeFirst() bool { return d.isStarting() || d.isEvicted() }
+
 // makeFirstNodes makes the smallest world's pods together with the master's. A scheduler of groups
 // admits all pods of a group or none, so it would never admit a master whose nodes are made later.
 func (d *decision) makeFirstNodes() {

@@ -105,11 +105,15 @@ func (d *decision) describe() {
 	}
 	if summary == nil || d.isTakingOver(summary) {
 		if d.status.Nodes == "" {
-			d.status.Nodes = fmt.Sprintf("0/%d", size)
-			d.status.Spares = fmt.Sprintf("0/%d", spares)
+			d.showNoNodes(size, spares)
 		}
-		if d.isTrue(v1alpha1.ConditionRunning) {
+		if d.isTrue(v1alpha1.ConditionRunning) && d.hasRunningNode() {
 			d.showLastKnown()
+		} else if d.isTrue(v1alpha1.ConditionRunning) {
+			d.showNoNodes(size, spares)
+			d.setCondition(v1alpha1.ConditionRunning, false, "Waiting", "No node of the job runs.")
+			d.setCondition(v1alpha1.ConditionDegraded, false, "NotRunning", "The job does not run.")
+			d.status.State = "Waiting"
 		} else if d.status.State == "" {
 			d.status.State = "Starting"
 		}
@@ -126,6 +130,11 @@ func (d *decision) describe() {
 	if d.status.Last == "" && summary.Phase != "running" {
 		d.showWait()
 	}
+}
+
+func (d *decision) showNoNodes(size, spares uint32) {
+	d.status.Nodes = fmt.Sprintf("0/%d", size)
+	d.status.Spares = fmt.Sprintf("0/%d", spares)
 }
 
 // isTakingOver says whether a later master has not heard the nodes of a job that ran before. Until
@@ -154,7 +163,7 @@ func (d *decision) showWait() {
 	text := ""
 	master := d.currentMaster()
 	switch {
-	case isRefusal(d.masterReason) && d.masterReason != "MasterLost":
+	case isRefusal(d.masterReason) && d.masterReason != "MasterLost", d.masterReason == "MasterEnded":
 		text = d.masterMessage
 	case master != nil && master.Phase == Waiting:
 		text = master.Reason

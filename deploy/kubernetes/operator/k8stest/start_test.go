@@ -65,7 +65,7 @@ func TestAGatedJobIsMadeWholeBeforeAnythingRuns(t *testing.T) {
 		[]byte(`{"spec": {"hard": {"pods": "10"}}}`))))
 	s.awaitGated(command.RoleNode, 3)
 	for name, pod := range s.pods(command.RoleNode) {
-		if pod.Labels[command.QueueGroupLabel] != "train-1" ||
+		if !strings.HasPrefix(pod.Labels[command.QueueGroupLabel], "train-1-") ||
 			pod.Annotations[command.QueueGroupCount] != "4" {
 			t.Errorf("%s: %v %v", name, pod.Labels, pod.Annotations)
 		}

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -37,7 +38,7 @@ func (r *Reconciler) apply(ctx context.Context, job *v1alpha1.ElasticJob, m *mem
 		{plan.EnsureSecrets, r.ensureSecrets},
 		{plan.EnsureService, r.ensureService},
 		{plan.CreateMaster, func(ctx context.Context, job *v1alpha1.ElasticJob, m *memory) error {
-			return r.createMaster(ctx, job, m, plan.Survivors)
+			return r.createMaster(ctx, job, m, plan)
 		}},
 	} {
 		if step.isDue {
@@ -60,6 +61,11 @@ func (r *Reconciler) apply(ctx context.Context, job *v1alpha1.ElasticJob, m *mem
 	}
 	r.createNodes(ctx, job, m, plan)
 	r.talk(job, m, plan)
+	for _, name := range plan.Closes { // late, because an older ClusterRole does not allow it
+		if err := r.closeGroup(ctx, job.Namespace, name); err != nil {
+			return err
+		}
+	}
 	if plan.DeleteJob {
 		err := r.Client.Delete(ctx, job, client.Preconditions{UID: &job.UID},
 			client.PropagationPolicy("Background"))
@@ -113,8 +119,11 @@ func (r *Reconciler) noteDropped(job *v1alpha1.ElasticJob, m *memory,
 }
 
 func (r *Reconciler) createMaster(ctx context.Context, job *v1alpha1.ElasticJob, m *memory,
-	survivors int) error {
-	pod := command.MasterPod(job, job.Status.MasterTerm, survivors)
+	plan *decide.Plan) error {
+	pod := command.MasterPod(job, job.Status.MasterTerm, plan.Survivors)
+	if plan.MasterAlone {
+		command.LeaveGroup(pod)
+	}
 	if err := r.create(ctx, job, pod); err != nil {
 		return err
 	}
@@ -182,6 +191,9 @@ func (r *Reconciler) createNodes(ctx context.Context, job *v1alpha1.ElasticJob, 
 		go func() {
 			defer group.Done()
 			pod := command.NodePod(job, id, excluded)
+			if slices.Contains(plan.Alone, id) {
+				command.LeaveGroup(pod)
+			}
 			err := r.create(ctx, job, pod)
 			mutex.Lock()
 			defer mutex.Unlock()

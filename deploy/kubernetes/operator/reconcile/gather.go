@@ -39,6 +39,7 @@ func (r *Reconciler) gather(ctx context.Context, job *v1alpha1.ElasticJob, m *me
 			continue
 		}
 		plain := podOf(pod, now)
+		plain.Group = snapshot.Job.Queued && command.OpenGroup(pod) != ""
 		if pod.Labels[command.RoleLabel] == command.RoleMaster {
 			master, ok := r.masterOf(ctx, pod, plain)
 			if ok {
@@ -59,9 +60,9 @@ func (r *Reconciler) gather(ctx context.Context, job *v1alpha1.ElasticJob, m *me
 func jobOf(job *v1alpha1.ElasticJob) decide.Job {
 	result := decide.Job{
 		Name: job.Name, Generation: job.Generation, Deleting: job.DeletionTimestamp != nil,
-		Suspend: job.Spec.Suspend, Invalid: command.Invalid(job), NodesMin: job.Spec.Nodes.Min,
-		NodesMax: job.Spec.Nodes.Max,
-		Spares:   job.Spec.Spares, Status: job.Status,
+		Suspend: job.Spec.Suspend, Invalid: command.Invalid(job),
+		Queued: command.QueueGroup(job) != "", NodesMin: job.Spec.Nodes.Min,
+		NodesMax: job.Spec.Nodes.Max, Spares: job.Spec.Spares, Status: job.Status,
 	}
 	if job.Spec.TTLSecondsAfterFinished != nil {
 		ttl := time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second

@@ -154,7 +154,7 @@ func (r *Reconciler) look(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		if apierrors.IsNotFound(err) {
 			r.Hub.Conclude(req.Namespace+"/"+req.Name, decide.NoticeDeleted)
 			r.memories.forget(req.NamespacedName)
-			return ctrl.Result{}, nil
+			return ctrl.Result{}, r.closeGroupsOf(ctx, req.NamespacedName, "")
 		}
 		return ctrl.Result{}, err
 	}
@@ -175,6 +175,9 @@ func (r *Reconciler) look(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 		if apierrors.IsConflict(err) {
 			return ctrl.Result{RequeueAfter: conflictPause}, nil
 		}
+		return ctrl.Result{}, err
+	}
+	if err := r.closeGroupsOf(ctx, req.NamespacedName, job.UID); err != nil {
 		return ctrl.Result{}, err
 	}
 	if plan.Next.IsZero() {

@@ -29,7 +29,8 @@ const (
 
 type right struct{ verbs, group, resource, subresource string }
 
-// neededRights are those of config/rbac.yaml without which a job is not looked after.
+// neededRights are those of config/rbac.yaml without which a job is not looked after. Without `patch
+// pods` only jobs in a queue of Kueue lack something, when they end.
 var neededRights = []right{
 	{"list watch", "paceline.dev", "elasticjobs", ""},
 	{"update", "paceline.dev", "elasticjobs", "status"},

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from typing import Any
 
 from paceline.integrations.ray.calls import ActorError, ask, first_line
+from paceline.integrations.ray.commands import Piece
 from paceline.integrations.ray.host import Ran
+from paceline.integrations.ray.show import show, show_all
 from paceline.integrations.ray.spec import GRACE_SECONDS, JobSpec
 from paceline.integrations.ray.submit import (
     RayError,
@@ -24,6 +27,7 @@ from paceline.integrations.ray.submit import (
 # How long the master may take to say that it stops the job, and the adapter to answer at all.
 _STOP_ANSWER_SECONDS = 20.0
 _ANSWER_SECONDS = 90.0
+_PAUSE_SECONDS = 0.5
 _USAGE = 2
 
 
@@ -39,7 +43,7 @@ def main(arguments: list[str]) -> int:
                            fix="ray status   shows the cluster; try again in some seconds")
     except RayError as error:
         problem = error
-    print(f"error[PL-E046]: {problem}", file=sys.stderr)
+    print(f"error[{problem.code}]: {problem}", file=sys.stderr)
     return problem.exit_code
 
 
@@ -91,34 +95,81 @@ def _run(job: str, words: list[str]) -> int:
               file=sys.stderr)
         return end["exit_code"]
     if end is not None:
-        raise RayError(what="the job has ended", where=f"ray/{job}",
-                       why=f"exit code {end['exit_code']}: {end['reason']}",
-                       fix=f"its logs and journal are in /tmp/paceline-{job}-*/run on its hosts, "
-                           "its newest step in the directory of checkpoints, if it saved one")
+        raise _has_ended(job, end)
     if adapter is None:
         raise no_job(job)
     if words[0] == "stop" and "--dry-run" not in words:
         return _stop(job, adapter, words)
+    if words[0] == "attach":
+        return _attach(job, adapter, words)
     hosts = ask(adapter, "nodes", within=_ANSWER_SECONDS) if words[0] == "logs" else [
         ask(adapter, "master", within=_ANSWER_SECONDS)]
     hosts = [host for host in hosts if host is not None]
     if not hosts:
+        if (end := end_of(job)) is not None:
+            raise _has_ended(job, end)  # since this command has begun
+        raise _no_master(job, adapter)
+    return show_all(hosts, words)
+
+
+def _has_ended(job: str, end: dict[str, Any]) -> RayError:
+    return RayError(what="the job has ended", where=f"ray/{job}",
+                    why=f"exit code {end['exit_code']}: {end['reason']}",
+                    fix=f"its logs and journal are in /tmp/paceline-{job}-*/run on its hosts, its "
+                        "newest step in the directory of checkpoints, if it saved one")
+
+
+def _no_master(job: str, adapter: Any) -> RayError:
+    status = ask(adapter, "status", within=_ANSWER_SECONDS)
+    return RayError(what="the job's master does not run yet", where=f"ray/{job}",
+                    why=status["problem"] or status["master"] or "Ray starts its actor",
+                    fix="ray status   shows what Ray waits for")
+
+
+def _attach(job: str, adapter: Any, words: list[str]) -> int:
+    """Show the master's terminal until the job ends, also if the next master goes on with it."""
+    master = ask(adapter, "master", within=_ANSWER_SECONDS)
+    if master is None:
+        raise _no_master(job, adapter)
+    while True:
+        try:
+            return show_all([master], words)
+        except ActorError:
+            print("paceline: the job's master is gone; its end or the next master is waited for",
+                  file=sys.stderr, flush=True)
+        while (followed := _follows(job, master)) is None:
+            time.sleep(_PAUSE_SECONDS)
+        if isinstance(followed, int):
+            return followed
+        master = followed
+
+
+def _follows(job: str, lost: Any) -> Any:
+    """The exit code of the job, or its next master; None: neither is there yet.
+
+    On the next master's host a command finds no running job before that master speaks.
+    """
+    if (end := end_of(job)) is not None:
+        print(f"Ended: {end['reason']}", file=sys.stderr)
+        return end["exit_code"]
+    adapter = find_adapter(job)
+    if adapter is None:
+        # It leaves when it has written the end.
+        if end_of(job) is None:
+            raise no_job(job)
+        return None
+    try:
         status = ask(adapter, "status", within=_ANSWER_SECONDS)
-        raise RayError(what="the job's master does not run yet", where=f"ray/{job}",
-                       why=status["problem"] or status["master"] or "Ray starts its actor",
-                       fix="ray status   shows what Ray waits for")
-    codes = []
-    for host in hosts:
-        ran: Ran = ask(host, "run", words)
-        _show(ran)
-        codes.append(ran.exit_code)
-    return max(codes)
+        master = ask(adapter, "master", within=_ANSWER_SECONDS)
+    except ActorError:
+        return None  # it has just left
+    if status["heard_term"] != status["term"]:
+        return None
+    return None if master is None or master._actor_id == lost._actor_id else master
 
 
-def _show(ran: Ran) -> None:
-    sys.stdout.buffer.write(ran.out)
-    sys.stdout.flush()
-    sys.stderr.buffer.write(ran.err)
+def _show_ran(ran: Ran) -> None:
+    show(Piece(ran.out, ran.err, ran.exit_code))
 
 
 def _stop(job: str, adapter: Any, words: list[str]) -> int:
@@ -136,7 +187,7 @@ def _stop(job: str, adapter: Any, words: list[str]) -> int:
         except ActorError as error:
             why = f"its master does not answer ({first_line(error)})"
     if ran is not None and ran.exit_code == _USAGE:
-        _show(ran)
+        _show_ran(ran)
         return ran.exit_code
     is_told = ran is not None and ran.exit_code == 0
     try:
@@ -147,7 +198,7 @@ def _stop(job: str, adapter: Any, words: list[str]) -> int:
                        why=f"its adapter does not answer: {first_line(error)}",
                        fix="ray status   shows the cluster; try again in some seconds") from error
     if is_told and ran is not None:
-        _show(ran)
+        _show_ran(ran)
         return 0
     if ran is not None:
         why = "its master did not take the request"

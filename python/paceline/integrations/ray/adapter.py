@@ -13,17 +13,14 @@ import shutil
 import threading
 import time
 import traceback
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Any
 
 from paceline.__main__ import command
 from paceline.integrations.ray.calls import (
-    ActorError,
     away_from,
     draining,
     find_actor,
-    first_line,
     get,
     is_there,
     kill,
@@ -44,6 +41,7 @@ from paceline.integrations.ray.decide import (
 from paceline.integrations.ray.directory import make_directory, write_secrets
 from paceline.integrations.ray.host import Master, Node, Outcome
 from paceline.integrations.ray.line import Line
+from paceline.integrations.ray.placed import Placed, Unfit
 from paceline.integrations.ray.spec import GRACE_SECONDS, JobSpec
 from paceline.integrations.ray.store import Store
 
@@ -57,6 +55,8 @@ _DRAIN_SECONDS = 1.0
 _END_SECONDS = 10.0
 # Ray starts an actor within this time if there is room for it.
 _PLACED_WITHIN_SECONDS = 10
+# No actor is started for so long on a raylet where one could not be made.
+_UNFIT_SECONDS = 600.0
 # The adapter gives the job up after so many masters in a row that ended within _SHORT_SECONDS.
 _SHORT_MASTERS_MAX = 5
 _SHORT_SECONDS = 60.0
@@ -73,47 +73,6 @@ def master_name(job: str, term: int) -> str:
 
 def node_name(job: str, node: NodeId) -> str:
     return f"{job}-{node.name}-{node.incarnation}"
-
-
-@dataclass
-class _Placed:
-    """One actor, and the answers that it owes."""
-
-    actor: Any
-    outcome: Any
-    """Of `wait`: it is there when the child has ended, or the actor is dead."""
-    ready: Any
-    """Of `__ray_ready__`: it is there when Ray has started the actor."""
-    asked_place: Any
-    """Of `ray_node`."""
-    place: str = ""
-    """Ray's id of its raylet, once it is known."""
-    state: State = State.WAITS
-    words: str = ""
-    began: float = field(default_factory=time.monotonic)
-    result: Outcome | None = None
-
-    @classmethod
-    def of(cls, actor: Any) -> _Placed:
-        return cls(actor, actor.wait.remote(), actor.__ray_ready__.remote(),
-                   actor.ray_node.remote())
-
-    def look(self) -> None:
-        """Take the answers that have come."""
-        if self.state is State.WAITS and is_there(self.ready):
-            self.state = State.RUNS
-        if self.state is State.RUNS and not self.place and is_there(self.asked_place):
-            with suppress(ActorError):  # `outcome` tells how it ended
-                self.place = get(self.asked_place)
-        if self.state is State.ENDED or not is_there(self.outcome):
-            return
-        self.state = State.ENDED
-        try:
-            result: Outcome = get(self.outcome)
-            self.result, self.words = result, f"ended with exit code {result.exit_code}"
-        except ActorError as error:
-            self.words = f"lost its actor ({first_line(error)})"
-        kill(self.actor)
 
 
 class Adapter:
@@ -137,7 +96,7 @@ class Adapter:
         self._term = int(self._store.read_json("term", 0))
         self._seen = {int(index): incarnation
                       for index, incarnation in self._store.read_json("seen", {}).items()}
-        self._master: _Placed | None = None
+        self._master: Placed | None = None
         self._address = ""
         self._asked_address: Any = None
         self._line: Line | None = None
@@ -146,6 +105,7 @@ class Adapter:
         self._noticed: set[NodeId] = set()  # told to the master that runs
         self._drains_at = 0.0
         self._summary: dict[str, Any] = {}
+        self._heard_term = 0  # of the master that told the summary
         self._told_end: dict[str, Any] | None = None
         self._end: dict[str, Any] | None = self._store.read_json("ended")
         # Why the job ends whatever its master does; "": nobody has asked.
@@ -153,7 +113,8 @@ class Adapter:
         # Of a master that was asked to stop the job, and does not say that it does.
         self._kills_at = time.monotonic() + GRACE_SECONDS
         self._short_masters = 0
-        self._nodes: dict[NodeId, _Placed] = {}
+        self._nodes: dict[NodeId, Placed] = {}
+        self._unfit: dict[str, tuple[float, Unfit]] = {}  # by raylet, with the time of it
         self._problem = ""
         self._messages: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
         self._untaken: tuple[int, dict[str, Any]] | None = None  # the head was away
@@ -163,18 +124,26 @@ class Adapter:
     # ---- what others ask ----
 
     def status(self) -> dict[str, Any]:
-        """What is known here, as JSON: the summary of the master and the state of each actor."""
+        """What is known here, as JSON: the summary of the master and the state of each actor.
+
+        `heard_term` is that of the master that told the summary; its successor may not speak yet.
+        """
         return {"term": self._term, "master": self._master_words(), "summary": self._summary,
-                "problem": self._problem, "end": self._end,
+                "heard_term": self._heard_term, "problem": self._problem, "end": self._end,
                 "nodes": {node.name: self._words_of(one) for node, one in self._all_nodes()}}
 
-    def _words_of(self, one: _Placed) -> str:
+    def _words_of(self, one: Placed) -> str:
         return f"{one.state.value} {one.words or self._why_waits(one)}".strip()
 
     def pending(self) -> str:
         """What the job waits for Ray to start, in a sentence; "": nothing."""
         waiting = [node for node, one in self._all_nodes() if self._why_waits(one)]
         return pending_text(waiting, self._spec.resources)
+
+    def unfit(self) -> list[Unfit]:
+        """The raylets on which actors of this job could not be made lately."""
+        return [unfit for began, unfit in list(self._unfit.values())
+                if time.monotonic() - began < _UNFIT_SECONDS]
 
     def stop(self, why: str, *, is_master_told: bool) -> None:
         """From now on the job ends with its master, however that ends.
@@ -204,7 +173,7 @@ class Adapter:
         """The actors of the nodes that run."""
         return [one.actor for _, one in self._all_nodes() if one.state is State.RUNS]
 
-    def _all_nodes(self) -> list[tuple[NodeId, _Placed]]:
+    def _all_nodes(self) -> list[tuple[NodeId, Placed]]:
         # A copy, because the loop's own thread starts nodes meanwhile.
         return sorted(self._nodes.copy().items())
 
@@ -253,6 +222,8 @@ class Adapter:
             self._yield_to_newer()
         for one in (*self._nodes.values(), *([self._master] if self._master else [])):
             one.look()
+            if one.unfit is not None and one.unfit.raylet not in self._unfit:
+                self._unfit[one.unfit.raylet] = (one.began, one.unfit)
         self._look_after_master()
         if self._end is None and self._wish is not None:
             self._look_after_nodes(self._wish)
@@ -294,10 +265,10 @@ class Adapter:
             self._spec, self._credentials, self._term, living,
             (self._store.read("memo") or b"").decode(),
             num_cpus=0, max_restarts=0, max_concurrency=16, scheduling_strategy="SPREAD",
-            runtime_env=self._spec.runtime_env)
-        self._master, self._asked_address = _Placed.of(actor), None
+            runtime_env=self._spec.runtime_env, **self._away_from(()))
+        self._master, self._asked_address = Placed.of(actor), None
 
-    def _master_ended(self, master: _Placed) -> None:
+    def _master_ended(self, master: Placed) -> None:
         code = master.result.exit_code if master.result else None
         if code is not None and is_final(code, is_asked=self._told_end is not None):
             reason = (self._told_end or {}).get("reason") or (master.result or Outcome(0, "")).tail
@@ -321,7 +292,7 @@ class Adapter:
                 for node, one in self._nodes.items()]
         # A node whose actor ended while no adapter looked.
         newest = {node.index: node.incarnation for node in sorted(self._nodes)}
-        seen += [Seen(NodeId(index, incarnation), State.ENDED, "its actor is gone")
+        seen += [Seen(NodeId(index, incarnation), State.ENDED, "lost its actor")
                  for index, incarnation in self._seen.items()
                  if newest.get(index, -1) < incarnation]
         decision = decide(wish, seen)
@@ -349,10 +320,10 @@ class Adapter:
                 self._noticed.add(notice.node)
                 line.tell(notice.line())
 
-    def _why_waits(self, one: _Placed) -> str:
+    def _why_waits(self, one: Placed) -> str:
         if one.state is not State.WAITS:
             return ""
-        waited = int(_ages(one))
+        waited = int(one.age())
         if waited < _PLACED_WITHIN_SECONDS:
             return ""
         return f"Ray has had no room for {waited} s; it needs {needs_text(self._spec.resources)}"
@@ -362,16 +333,18 @@ class Adapter:
         self._seen[node.index] = node.incarnation
         self._store.write_json("seen", self._seen)
         resources = dict(self._spec.resources)
-        labels = away_from(self._wish.excluded if self._wish else ())
-        away = {"label_selector": labels} if labels else {}
         actor = start_actor(
             Node, node_name(self._job, node),
             self._spec, self._credentials_of_nodes(), node, self._address, self._files,
             num_cpus=resources.pop("CPU", 1), num_gpus=resources.pop("GPU", 0),
             memory=int(resources.pop("memory", 0)) or None, resources=resources,
             max_restarts=0, max_concurrency=16, scheduling_strategy="SPREAD",
-            runtime_env=self._spec.runtime_env, **away)
-        self._nodes[node] = _Placed.of(actor)
+            runtime_env=self._spec.runtime_env,
+            **self._away_from(self._wish.excluded if self._wish else ()))
+        self._nodes[node] = Placed.of(actor)
+
+    def _away_from(self, hosts: Collection[str]) -> dict[str, Any]:
+        return away_from(hosts, [unfit.raylet for unfit in self.unfit() if unfit.raylet])
 
     def _credentials_of_nodes(self) -> dict[str, bytes]:
         return {name: value for name, value in self._credentials.items() if name != "ca.key"}
@@ -384,7 +357,7 @@ class Adapter:
         if not one.words:
             one.words, one.began = "leaves: the master does not wish for it", time.monotonic()
             one.actor.leave.remote()
-        elif _ages(one) > GRACE_SECONDS:
+        elif one.age() > GRACE_SECONDS:
             kill(one.actor)
 
     # ---- what the master says ----
@@ -402,7 +375,7 @@ class Adapter:
         elif kind == "summary":
             if body["memo"] != self._summary.get("memo"):
                 self._store.write("memo", body["memo"].encode())
-            self._summary = body
+            self._summary, self._heard_term = body, term
         elif kind == "ended":
             self._told_end = body
             if is_final(body["exit_code"], is_asked=True):
@@ -442,7 +415,7 @@ class Adapter:
         shutil.rmtree(self._directory, ignore_errors=True)
         kill(find_actor(adapter_name(self._job)))
 
-    def _keep_report(self, ended: list[_Placed]) -> None:
+    def _keep_report(self, ended: list[Placed]) -> None:
         for one in ended:
             if one.result is not None and one.result.report:
                 self._store.write("report", one.result.report.encode())
@@ -453,19 +426,15 @@ class Adapter:
         if self._term == 0:
             return
         master = find_actor(master_name(self._job, self._term))
-        self._master = None if master is None else _Placed.of(master)
+        self._master = None if master is None else Placed.of(master)
         for index, highest in self._seen.items():
             for incarnation in range(max(0, highest - 1), highest + 1):
                 node = NodeId(index, incarnation)
                 actor = find_actor(node_name(self._job, node))
                 if actor is not None:
-                    self._nodes[node] = _Placed.of(actor)
+                    self._nodes[node] = Placed.of(actor)
 
     def _master_words(self) -> str:
         if self._master is None or self._master.state is State.WAITS:
             return "Ray starts its actor"
         return f"{self._master.state.value} {self._master.words}".strip()
-
-
-def _ages(one: _Placed) -> float:
-    return time.monotonic() - one.began

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 import ray as _ray
-from ray.exceptions import ActorUnavailableError
+from ray.exceptions import ActorDiedError, ActorUnavailableError
 from ray.exceptions import RayError as ActorError
 
 ray: Any = _ray
@@ -19,7 +19,8 @@ _RESTART_SECONDS = 60.0
 _PAUSE_SECONDS = 0.2
 
 __all__ = ["NAMESPACE", "ActorError", "ask", "away_from", "draining", "find_actor", "first_line",
-           "get", "is_there", "kill", "ray", "ray_node", "start_actor"]
+           "get", "head_address", "host_of", "is_there", "is_unfit", "kill", "last_line", "ray",
+           "ray_node", "start_actor"]
 
 
 def get(answer: Any) -> Any:
@@ -84,6 +85,26 @@ def ray_node() -> str:
     return ray.get_runtime_context().get_node_id()
 
 
+def head_address() -> str:
+    """HOST:PORT of Ray's head."""
+    return ray.get_runtime_context().gcs_address
+
+
+def is_unfit(error: Exception) -> bool:
+    """Whether an actor died because its class could not even be made on its raylet."""
+    return isinstance(error, ActorDiedError) and error.actor_init_failed
+
+
+def host_of(actor: Any) -> tuple[str, str]:
+    """Ray's id of the raylet of an actor, also of a dead one, and its host; "": unknown."""
+    from ray._private.state import actors
+
+    known: Any = actors
+    raylet = known(actor._ray_actor_id.hex()).get("Address", {}).get("NodeID", "")
+    hosts = {node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes()}
+    return raylet, hosts.get(raylet, "")
+
+
 def draining() -> dict[str, int]:
     """The raylets that Ray drains: until when, in milliseconds since 1970; 0: no deadline.
 
@@ -95,13 +116,23 @@ def draining() -> dict[str, int]:
     return known.get_draining_nodes()
 
 
-def away_from(hosts: Collection[str]) -> dict[str, str]:
-    """The label selector of an actor that is not to be on these hosts."""
-    ids = [node["NodeID"] for node in ray.nodes() if node["NodeManagerHostname"] in hosts]
-    return {"ray.io/node-id": f"!in({','.join(sorted(ids))})"} if ids else {}
+def away_from(hosts: Collection[str], raylets: Collection[str] = ()) -> dict[str, Any]:
+    """The options of an actor that is not to be on these hosts, nor on these raylets."""
+    ids = {node["NodeID"] for node in ray.nodes() if node["NodeManagerHostname"] in hosts}
+    ids.update(raylets)
+    return {"label_selector": {"ray.io/node-id": f"!in({','.join(sorted(ids))})"}} if ids else {}
 
 
 def first_line(error: Exception) -> str:
     """What Ray says of an error, as one short line."""
+    return _line_of(error, 0)
+
+
+def last_line(error: Exception) -> str:
+    """The exception at the end of the traceback that Ray passes on, as one short line."""
+    return _line_of(error, -1)
+
+
+def _line_of(error: Exception, number: int) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return json.dumps(lines[0])[1:-1][:300] if lines else type(error).__name__
+    return json.dumps(lines[number])[1:-1][:300] if lines else type(error).__name__

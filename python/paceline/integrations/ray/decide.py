@@ -148,7 +148,7 @@ def decide(wish: Wish, seen: Iterable[Seen]) -> Decision:
 
 def _fact(one: Seen) -> Fact:
     if one.state is State.ENDED:
-        return Fact(one.node, True, one.words or "it ended")
+        return Fact(one.node, True, one.words or "has ended")
     words = "" if one.state is State.RUNS else one.words or "Ray starts its actor"
     return Fact(one.node, False, words)
 

@@ -12,11 +12,16 @@ import os
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from paceline._base.whole_file import write_whole
 from paceline.errors import ArgumentError
+
+with suppress(ImportError):
+    # The starter reads this line, and loads torch before there is a rank that needs it.
+    import torch  # noqa: F401
 
 _KEPT = 2
 
@@ -38,6 +43,10 @@ class Context:
 
     def get_node_rank(self) -> int:
         return int(os.environ["GROUP_RANK"])
+
+    def get_experiment_name(self) -> str:
+        """The job's name."""
+        return os.environ.get("PACELINE_RAY_JOB", "")
 
 
 def report(metrics: dict[str, Any], checkpoint: Any = None, **_: Any) -> None:
@@ -78,7 +87,8 @@ def _newest(storage: str) -> Path | None:
 
 
 def _store(source: Path, storage: Path) -> None:
-    """Copy a checkpoint whole, and keep the newest two."""
+    """Copy a checkpoint whole, and keep the newest two. The storage is made if it is not there."""
+    storage.mkdir(parents=True, exist_ok=True)
     newest = _newest(str(storage))
     number = 0 if newest is None else int(newest.name.removeprefix("checkpoint_")) + 1
     for torn in storage.glob(".part-*"):  # of a rank 0 that was killed while it copied
@@ -90,20 +100,83 @@ def _store(source: Path, storage: Path) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def prepare_model(model: Any, **_: Any) -> Any:
+def get_devices() -> list[Any]:
+    """Stands where `ray.train.torch.get_devices` stood."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return [torch.device("cpu")]
+    return [torch.device("cuda", int(os.environ["LOCAL_RANK"]))]
+
+
+def get_device() -> Any:
+    """Stands where `ray.train.torch.get_device` stood."""
+    return get_devices()[0]
+
+
+def prepare_model(model: Any, move_to_device: bool = True, parallel_strategy: str | None = "ddp",
+                  parallel_strategy_kwargs: dict[str, Any] | None = None) -> Any:
     """Stands where `ray.train.torch.prepare_model` stood: the device of the rank, and DDP."""
     import torch
-    from torch import distributed
     from torch.nn.parallel import DistributedDataParallel
 
-    is_cuda = torch.cuda.is_available()
-    if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if is_cuda else "gloo")
-    if is_cuda:
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
+    _join_group()
+    device = get_device()
+    if device.type == "cuda":
         torch.cuda.set_device(device)
-        return DistributedDataParallel(model.to(device), device_ids=[device])
-    return DistributedDataParallel(model)
+    if move_to_device:
+        model = model.to(device)
+    if parallel_strategy is None:
+        return model
+    given = parallel_strategy_kwargs or {}
+    if parallel_strategy == "fsdp":
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        return FullyShardedDataParallel(model, **given)
+    ids: dict[str, Any] = {"device_ids": [device]} if device.type == "cuda" else {}
+    return DistributedDataParallel(model, **(ids | given))
+
+
+def _join_group() -> None:
+    # Ray Train does this before it calls the function, which may gather without a prepared model.
+    import torch
+    from torch import distributed
+
+    if not distributed.is_initialized():
+        distributed.init_process_group("nccl" if torch.cuda.is_available() else "gloo")
+
+
+def prepare_data_loader(data_loader: Any, add_dist_sampler: bool = True,
+                        move_to_device: bool = True, auto_transfer: bool = True) -> Any:
+    """Stands where `ray.train.torch.prepare_data_loader` stood: a part for each rank."""
+    from ray.train.torch.train_loop_utils import _WrappedDataLoader
+    from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, SequentialSampler
+
+    is_shared = isinstance(data_loader.sampler, DistributedSampler) or isinstance(
+        data_loader.dataset, IterableDataset)
+    if add_dist_sampler and not is_shared and Context().get_world_size() > 1:
+        _join_group()
+        shuffles = not isinstance(data_loader.sampler, SequentialSampler)
+        data_loader = DataLoader(
+            data_loader.dataset, batch_size=data_loader.batch_size,
+            sampler=DistributedSampler(data_loader.dataset, shuffle=shuffles),
+            **{name: getattr(data_loader, name) for name in (
+                "num_workers", "collate_fn", "pin_memory", "drop_last", "timeout",
+                "worker_init_fn", "generator")})
+    if not move_to_device:
+        return data_loader
+    return _WrappedDataLoader(data_loader, get_device(), auto_transfer)
+
+
+def get_dataset_shard(dataset_name: str | None = None) -> Any:
+    """Stands where `ray.train.get_dataset_shard` stood, and refuses.
+
+    Raises:
+        ArgumentError: always.
+    """
+    raise ArgumentError(what="there are no datasets of Ray", where="ray.train.get_dataset_shard",
+                        why="their shards are cut for a number of workers that never changes",
+                        fix="read the data in the function, with a LeasedLoader or a DataLoader")
 
 
 def _stand_in() -> None:
@@ -112,8 +185,16 @@ def _stand_in() -> None:
         from ray.train import torch as train_torch
     except ImportError:
         return  # a function that does not use Ray Train needs none of it
-    train.report, train.get_context, train.get_checkpoint = report, Context, get_checkpoint
-    train_torch.prepare_model = prepare_model
+    of_train = {"report": report, "get_context": Context, "get_checkpoint": get_checkpoint,
+                "get_dataset_shard": get_dataset_shard}
+    of_torch = {"prepare_model": prepare_model, "prepare_data_loader": prepare_data_loader,
+                "get_device": get_device, "get_devices": get_devices}
+    for module, ours in ((train, of_train), (train_torch, of_torch)):
+        for name, function in ours.items():
+            theirs = getattr(module, name)
+            setattr(module, name, function)
+            # `from ray.train import report` in the pickled script names the module that defines it.
+            setattr(sys.modules[theirs.__module__], name, function)
 
 
 def main() -> None:

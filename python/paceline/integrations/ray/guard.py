@@ -55,7 +55,9 @@ def _guard(lifeline: int, secrets: str, program: list[str]) -> int:
     poller = select.poll()
     poller.register(lifeline, select.POLLIN | select.POLLHUP)
     poller.register(child_ended, select.POLLIN)
-    poller.poll()
+    if lifeline in (ready for ready, _ in poller.poll()):
+        print("paceline: the actor of this part of the job has ended (Ray lost its raylet, or its "
+              "head for good), so its processes are ended", file=sys.stderr, flush=True)
     while kill_descendants():
         time.sleep(_PAUSE_SECONDS)
     shutil.rmtree(secrets, ignore_errors=True)

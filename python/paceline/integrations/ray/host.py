@@ -18,16 +18,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from paceline.__main__ import command
-from paceline.integrations.ray.calls import ray_node
+from paceline.integrations.ray.calls import head_address, ray_node
+from paceline.integrations.ray.commands import Commands, Piece
 from paceline.integrations.ray.decide import NodeId
 from paceline.integrations.ray.directory import make_directory, write_secrets
 from paceline.integrations.ray.forwarder import Forwarder
+from paceline.integrations.ray.head import Head, can_come_back, stop_seconds
 from paceline.integrations.ray.spec import GRACE_SECONDS, JobSpec, master_line, node_line
 from paceline.integrations.ray.store import Store
 
 _TAIL_BYTES = 4096
 # How often a master looks whether another one has been started.
 _TERM_SECONDS = 1.0
+# How often a master looks whether Ray's head answers.
+_HEAD_SECONDS = 2.0
+# How long a caller's question for more output may wait for it.
+_PIECE_SECONDS = 2.0
 # Run as a file: the package would import Ray, which takes seconds and 100 MB.
 GUARD = Path(__file__).with_name("guard.py")
 
@@ -69,6 +75,7 @@ class _Host:
         self._output = self._directory / "output"
         self._ended = threading.Event()
         self._code = 0
+        self._commands = Commands()
 
     def _start(self, words: list[str], environment: dict[str, str]) -> None:
         # The actor keeps the write end open, and nobody else: the guard and its child close it.
@@ -77,10 +84,11 @@ class _Host:
             "PACELINE_GRACE_SECONDS": str(GRACE_SECONDS),
             "PACELINE_LAUNCH_PYTHON": sys.executable,
             "PACELINE_RAY_REPORT": str(self._report),
+            "PACELINE_RAY_JOB": self._spec.name,
             # Several nodes may share a host, and a starter that all of them use would end with one.
             "PACELINE_RUNTIME_DIR": str(self._directory / "runtime"),
         }
-        with open(self._output, "wb") as output:
+        with open(self._output, "ab") as output:
             self._guard = subprocess.Popen(
                 [sys.executable, "-P", str(GUARD), str(guard_end), str(self._credentials),
                  self._program, *words],
@@ -120,6 +128,18 @@ class _Host:
                               stdin=subprocess.DEVNULL, capture_output=True, check=False)
         return Ran(done.returncode, done.stdout, done.stderr)
 
+    def begin(self, words: list[str], environment: dict[str, str]) -> int:
+        """Start `paceline WORDS` about this host's part of the job, and return its number."""
+        return self._commands.begin([self._program, *words, "--job", self._run_dir], environment)
+
+    def read(self, number: int) -> Piece:
+        """What that command has written since the last call. May wait for it."""
+        return self._commands.read(number, _PIECE_SECONDS)
+
+    def interrupt(self, number: int) -> None:
+        """End that command, as Ctrl-C does."""
+        self._commands.interrupt(number)
+
 
 class Master(_Host):
     """The job's master of one term."""
@@ -135,6 +155,7 @@ class Master(_Host):
             variables["PACELINE_MASTER_MEMO"] = memo
         self._start(master_line(spec, str(self._credentials), self._run_dir, port), variables)
         threading.Thread(target=self._end_if_replaced, args=(term,), daemon=True).start()
+        threading.Thread(target=self._end_with_head, daemon=True).start()
 
     def _end_if_replaced(self, term: int) -> None:
         """End this process when the adapter has asked for a master of a higher term.
@@ -149,6 +170,30 @@ class Master(_Host):
             with suppress(Exception):  # Ray's head may be away
                 if int(store.read_json("term", 0)) > term:
                     os._exit(0)  # the guard ends the master
+
+    def _end_with_head(self) -> None:
+        """Stop the job while its nodes still run, if Ray's head will not come back.
+
+        Ray ends their actors a little later. A job that was stopped has its newest state in
+        storage, and one that was killed may not have it.
+        """
+        is_known = False
+        while not is_known:
+            with suppress(Exception):  # the head may be away already
+                if can_come_back():
+                    return
+                is_known = True
+            time.sleep(_HEAD_SECONDS)
+        head = Head(head_address())
+        while (away := head.away_seconds()) < stop_seconds():
+            time.sleep(_HEAD_SECONDS)
+        with open(self._output, "ab") as output:
+            output.write(f"paceline: Ray's head at {head.address} has not answered for {away:.0f} "
+                         "s, and has no store from which another one could go on: the job is "
+                         "stopped\n".encode())
+        # Not by a signal: for this master that is the loss of its host, and no end of the job.
+        if self.run(["stop"]).exit_code != 0:
+            self.leave()
 
     def address(self) -> str:
         """HOST:PORT at which the master listens, or will in a moment."""

@@ -1,13 +1,13 @@
 """Carries out a plan with torch's own parts: one file for each way to run a rank's part."""
 
 from paceline.parallel.execute.busy import Busy
-from paceline.parallel.execute.common import Executor, Idle, Work
+from paceline.parallel.execute.common import Executor, Idle, Work, must_take
 from paceline.parallel.execute.data import Replica
 from paceline.parallel.execute.pipeline import Pipelined
 from paceline.parallel.execute.shard import Sharded
 from paceline.parallel.execute.step import Stepper
 
-__all__ = ["Busy", "Executor", "Idle", "Stepper", "Work", "executor_for"]
+__all__ = ["Busy", "Executor", "Idle", "Stepper", "Work", "executor_for", "must_take"]
 
 
 def executor_for(work: Work) -> Executor:

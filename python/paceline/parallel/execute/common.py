@@ -1,5 +1,6 @@
 """Common parts of the executors of a plan."""
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from torch import nn
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from paceline.parallel import batch as batches
+from paceline.parallel import selective
 from paceline.parallel.batch import Loss
 from paceline.parallel.describe import Study
 from paceline.parallel.errors import PlanError
@@ -214,13 +216,38 @@ def must_have_calls(owner: object, calls: tuple[str, ...], plan: str) -> None:
             )
 
 
-def recompute(modules: list[nn.Module]) -> None:
-    """Make the backward pass compute the forward pass of these modules again."""
-    from torch.distributed._composable.checkpoint_activation import checkpoint
+def must_take(call: Callable[..., Any], option: str, plan: str) -> None:
+    """Raise if this torch's function lacks an option that the plan needs; the error names it."""
+    if option not in inspect.signature(call).parameters:
+        raise PlanError(
+            what=f"this torch cannot carry out the plan: {plan}",
+            where=f"torch {torch.__version__}",
+            why=f"its {call.__name__} has no {option}",
+            fix="a newer torch, or ranks that rise from stage to stage",
+        )
 
-    for module in modules:
+
+def recompute(work: Work, model: nn.Module, names: list[str]) -> None:
+    """Make the backward pass compute the forward pass of these layers again, as the plan says.
+
+    Selective recomputation leaves out layers of which nothing is kept: they save what they need.
+    """
+    if work.plan.recompute == "none":
+        return
+    from torch.distributed._composable.checkpoint_activation import checkpoint
+    from torch.utils import checkpoint as checkpoints
+
+    options: dict[str, Any] = {}
+    if work.plan.recompute == "selective":
+        must_have_calls(checkpoints, ("create_selective_checkpoint_contexts", "CheckpointPolicy"),
+                        work.plan.told())  # fmt: skip
+        rows = dict(zip(work.layers.names, work.study.rows, strict=True))
+        names = [name for name in names if "selective" in rows[name]]
+        options["context_fn"] = selective.contexts
+    for name in names:
+        module = model.get_submodule(name)
         if any(True for _ in module.parameters()):
-            checkpoint(module)
+            checkpoint(module, **options)
 
 
 def mean_loss(work: Work, output: Any, targets: Any) -> torch.Tensor:

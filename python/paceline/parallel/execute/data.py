@@ -14,12 +14,17 @@ from paceline.parallel.execute.reduce import Reduction
 from paceline.parallel.execute.tensor import Divided, mesh_of
 
 
-def shared_parts(work: Work, model: nn.Module) -> tuple[Divided | None, DeviceMesh | None]:
-    """Divide the layers that this rank shares with others, if any. Returns the ranks over which."""
+def shared_parts(
+    work: Work, model: nn.Module, chunks: list[list[str]]
+) -> tuple[Divided | None, DeviceMesh | None]:
+    """Divide the layers that this rank shares with others, if any. Returns the ranks over which.
+
+    `chunks`: the layers of this rank, by the pass in which they run.
+    """
     if work.tensor is None:
         return None, None
     mesh = mesh_of(work)
-    return Divided(work, model, mesh), mesh
+    return Divided(work, model, mesh, chunks), mesh
 
 
 class Replica(Executor):
@@ -31,11 +36,11 @@ class Replica(Executor):
 
     def __init__(self, work: Work) -> None:
         super().__init__(work)
-        self._divided, _ = shared_parts(work, work.model)
+        # Before the layers are divided: what divides a block's sequence has to run again with it.
+        recompute(work, work.model, work.layers.names)
+        self._divided, _ = shared_parts(work, work.model, [work.layers.names])
         if work.tensor is not None:
             self.norm_groups = [work.tensor]
-        if work.plan.recompute:
-            recompute(work.layers.of(work.model))
         self._reduction = Reduction(self.parameters, work.replicas)
 
     def step(self, inputs: Any, targets: Any) -> torch.Tensor:

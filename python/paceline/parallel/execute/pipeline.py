@@ -4,8 +4,13 @@ A stage is the model without the layers of the others, so that its tensors keep 
 have in the undivided model. In a model of transformers, the layers of other stages are replaced by
 modules that return their input. So the model's own forward pass makes masks and positions in each
 stage.
+
+With interleaved stages, a rank has several chunks of layers. One model holds all its layers, for
+names, the optimizer and checkpoints. For each chunk there is a view of that model, which shares its
+modules and passes the layers of the other chunks through.
 """
 
+import copy
 import inspect
 from typing import Any
 
@@ -28,6 +33,14 @@ from paceline.parallel.execute.reduce import Reduction
 from paceline.parallel.execute.shard import divide
 from paceline.parallel.layers import shared_between
 from paceline.parallel.trace import Form
+
+# torch's classes by the schedule of the plan.
+_SCHEDULES = {
+    "gpipe": "ScheduleGPipe",
+    "1f1b": "Schedule1F1B",
+    "interleaved-1f1b": "ScheduleInterleaved1F1B",
+    "zero-bubble": "ScheduleInterleavedZeroBubble",
+}
 
 
 class _Skipped(nn.Module):
@@ -55,30 +68,57 @@ class _StageModel(nn.Module):
 
     def forward(self, first: torch.Tensor, **more: Any) -> torch.Tensor:
         with self._work.computing():
-            if self._takes_hidden:
-                batches.without_cache(self.inner, more)
-                return batches.logits_of(self.inner(inputs_embeds=first, **more))
-            if self._work.layers.kind == "transformers":
-                return batches.call(self.inner, {"input_ids": first, **more})
-            return batches.call(self.inner, first)
+            output = self._output(first, more)
+            # Where a backward pass is two, torch detaches a stage's output in place, which a view
+            # does not allow. A model whose head is on another stage returns a view of its input.
+            is_cut = self._work.plan.schedule == "zero-bubble" and output._is_view()
+            return output.clone() if is_cut else output
+
+    def _output(self, first: torch.Tensor, more: dict[str, Any]) -> torch.Tensor:
+        if self._takes_hidden:
+            batches.without_cache(self.inner, more)
+            return batches.logits_of(self.inner(inputs_embeds=first, **more))
+        if self._work.layers.kind == "transformers":
+            return batches.call(self.inner, {"input_ids": first, **more})
+        return batches.call(self.inner, first)
 
 
-def cut(work: Work) -> nn.Module:
-    """The model with only the layers of this rank's stage, under their own names."""
-    assert work.place is not None
-    stage = work.plan.stages[work.place.stage]
-    names = work.layers.names
+def cut(work: Work, kept: list[str]) -> nn.Module:
+    """The model with only these layers, under their own names. It is changed in place."""
     if work.layers.kind == "sequential":
-        kept = nn.Sequential()
-        for name in names[stage.begin : stage.end]:
-            kept.add_module(name, work.model.get_submodule(name))
-        return kept
-    for place, name in enumerate(names):
-        if not stage.begin <= place < stage.end:
-            path, _, own = name.rpartition(".")
-            parent = work.model.get_submodule(path)
-            setattr(parent, own, _Skipped(work.model.get_submodule(name)))
+        return _only(work.model, kept)
+    for name in set(work.layers.names) - set(kept):
+        path, _, own = name.rpartition(".")
+        parent = work.model.get_submodule(path)
+        setattr(parent, own, _Skipped(work.model.get_submodule(name)))
     return work.model
+
+
+def _only(model: nn.Module, kept: list[str]) -> nn.Sequential:
+    """An nn.Sequential of these layers of the model."""
+    found = nn.Sequential()
+    for name in kept:
+        found.add_module(name, model.get_submodule(name))
+    return found
+
+
+def _view(module: nn.Module, skipped: set[str], at: str = "") -> nn.Module:
+    """A module that shares all children with `module`, except that `skipped` are passed through.
+
+    `at`: the qualified name of the module.
+    """
+    found = copy.copy(module)
+    children: dict[str, nn.Module | None] = {}
+    for name, child in module._modules.items():
+        whole = f"{at}.{name}" if at else name
+        if child is not None and whole in skipped:
+            children[name] = _Skipped(child)
+        elif child is not None and any(one.startswith(f"{whole}.") for one in skipped):
+            children[name] = _view(child, skipped, whole)
+        else:
+            children[name] = child
+    vars(found)["_modules"] = children
+    return found
 
 
 class Pipelined(Executor):
@@ -98,29 +138,41 @@ class Pipelined(Executor):
         self._micro = work.share // plan.micro_batches
         forms = self._boundaries()
         shared = set(shared_between(work.model, work.layers))
-        names = work.layers.names[plan.stages[self._number].begin : plan.stages[self._number].end]
-        self.model = cut(work)
-        self._must_learn(names)
-        layers = [self.model.get_submodule(name) for name in names]
-        self._divided, mesh = shared_parts(work, self.model)
-        if plan.recompute:
-            recompute(layers)
-        takes_hidden = self._number > 0 and work.layers.kind == "transformers"
-        root = _StageModel(self.model, work, takes_hidden=takes_hidden)
-        self._root = root
+        self._chunks = plan.stages[self._number].chunks
+        names = [work.layers.names[begin:end] for begin, end in self._chunks]
+        kept = [name for chunk in names for name in chunk]
+        self.model = cut(work, kept)
+        for chunk in names:
+            self._must_learn(chunk)
+        recompute(work, self.model, kept)
+        self._divided, mesh = shared_parts(work, self.model, names)
+        roots = [self._root_of(chunk, kept) for chunk in names]
         self.norm_groups = [work.pipeline]
         if work.tensor is not None:
             self.norm_groups.append(work.tensor)
         if plan.shard and work.replicas is not None:
-            divide(work, root, layers, shared, mesh)
+            for root, chunk in zip(roots, names, strict=True):
+                divide(work, root, [self.model.get_submodule(one) for one in chunk], shared, mesh)
             self.norm_groups.append(work.replicas)
             self._reduction = Reduction([], None)
         else:
             self._reduction = Reduction(self.parameters, work.replicas)
-        self._schedule = self._made_schedule(root, forms)
+        self._schedule = self._made_schedule(roots, forms)
+
+    def _root_of(self, chunk: list[str], kept: list[str]) -> nn.Module:
+        """The module for torch's stage of these layers; `kept` are all layers of this rank."""
+        work = self.work
+        is_sequential = work.layers.kind == "sequential"
+        inner = self.model
+        if len(self._chunks) > 1:
+            skipped = set(kept) - set(chunk)
+            inner = _only(inner, chunk) if is_sequential else _view(inner, skipped)
+        takes_hidden = chunk[0] != work.layers.names[0] and not is_sequential
+        return _StageModel(inner, work, takes_hidden=takes_hidden)
 
     def _must_learn(self, names: list[str]) -> None:
-        if not self.parameters:
+        modules = [self.model.get_submodule(name) for name in names]
+        if not any(one.requires_grad for module in modules for one in module.parameters()):
             raise PlanError(
                 what=f"stage {self._number} of the pipeline learns nothing",
                 where=f"layers {names[0]} to {names[-1]}",
@@ -132,13 +184,13 @@ class Pipelined(Executor):
         """The tensors between the stages for one micro-batch, and the inputs for the first
         stage.
         """
-        study, stages = self.work.study, self.work.plan.stages
+        study = self.work.study
         first = self._first(batches.split(self.work.example)[0])[0]
         found: list[Form | None] = [
             Form((self._micro, *first.shape[1:]), first.dtype, first.requires_grad)
         ]
-        for stage in stages:
-            few, more = study.few[stage.end - 1].output, study.more[stage.end - 1].output
+        for _, end in self.work.plan.virtual():
+            few, more = study.few[end - 1].output, study.more[end - 1].output
             found.append(few.scaled(more, self._micro) if few and more else None)
         return found
 
@@ -158,34 +210,49 @@ class Pipelined(Executor):
             fix='one tensor as inputs, or wishes={"pipeline": [1]}',
         )
 
-    def _made_schedule(self, root: nn.Module, forms: list[Form | None]) -> Any:
+    def _made_schedule(self, roots: list[nn.Module], forms: list[Form | None]) -> Any:
         from torch.distributed import pipelining
 
-        work, plan = self.work, self.work.plan
-        assert work.place is not None
-        name = {"gpipe": "ScheduleGPipe", "1f1b": "Schedule1F1B"}[plan.schedule]
+        plan = self.work.plan
+        name = _SCHEDULES[plan.schedule]
         # torch's 1F1B needs a micro-batch for each stage. With fewer, no forward pass that another
         # stage waits for would come after a backward pass, so GPipe takes as long.
         if plan.micro_batches < len(plan.stages):
             name = "ScheduleGPipe"
         must_have_calls(pipelining, ("PipelineStage", name), plan.told())
-        before, after = forms[self._number], forms[self._number + 1]
+        stages = [
+            self._made_stage(root, chunk * len(plan.stages) + self._number, forms)
+            for chunk, root in enumerate(roots)
+        ]
+        return getattr(pipelining, name)(
+            stages if plan.orders_many else stages[0],
+            plan.micro_batches, loss_fn=self._weighted, scale_grads=False,
+        )  # fmt: skip
+
+    def _made_stage(self, root: nn.Module, virtual: int, forms: list[Form | None]) -> Any:
+        from torch.distributed import pipelining
+
+        work, plan = self.work, self.work.plan
+        assert work.place is not None
+        before, after = forms[virtual], forms[virtual + 1]
         is_known = before is not None and after is not None and work.device.type == "cpu"
         stage = _timed(pipelining.PipelineStage, self.busy)(
             root,
-            self._number,
-            len(plan.stages),
+            virtual,
+            len(forms) - 1,
             work.device,
             input_args=_empty(before) if is_known else None,
             output_args=_empty(after) if is_known else None,
             group=work.pipeline,
         )
+        # Schedules of several chunks set this map themselves: the group has the order of the
+        # stages.
         order = dist.get_process_group_ranks(work.pipeline)
         ranks = plan.pipelines()[work.place.replica * plan.tensor + work.place.part]
-        stage.stage_index_to_group_rank = {n: order.index(rank) for n, rank in enumerate(ranks)}
-        return getattr(pipelining, name)(
-            stage, plan.micro_batches, loss_fn=self._weighted, scale_grads=False
-        )
+        stage.stage_index_to_group_rank = {
+            n: order.index(ranks[n % len(ranks)]) for n in range(len(forms) - 1)
+        }
+        return stage
 
     def _weighted(self, output: torch.Tensor, targets: Any) -> torch.Tensor:
         with self.busy.working(), self.work.computing():
@@ -241,6 +308,10 @@ def _timed(kind: Any, busy: Busy) -> Any:
         def backward_one_chunk(self, *args: Any, **options: Any) -> Any:
             with busy.working():
                 return super().backward_one_chunk(*args, **options)
+
+        def backward_weight_one_chunk(self, *args: Any, **options: Any) -> Any:
+            with busy.working():
+                return super().backward_weight_one_chunk(*args, **options)
 
     return Timed
 

@@ -68,9 +68,8 @@ class Sharded(Replica):
         Executor.__init__(self, work)
         layers = work.layers.of(work.model)
         shared = set(shared_between(work.model, work.layers))
-        self._divided, mesh = shared_parts(work, work.model)
-        if work.plan.recompute:
-            recompute(layers)
+        recompute(work, work.model, work.layers.names)
+        self._divided, mesh = shared_parts(work, work.model, [work.layers.names])
         divide(work, work.model, layers, shared, mesh)
         assert work.replicas is not None
         self.norm_groups: list[dist.ProcessGroup] = [work.replicas]

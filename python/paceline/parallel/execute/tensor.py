@@ -2,9 +2,15 @@
 
 Each rank has a part of the weights and computes all samples of its replica. Inputs and outputs of
 modules are ordinary tensors, so the model's own code runs unchanged.
+
+If the plan divides sequences too, each rank has a part of the tokens between divided regions. Norms
+and sums of blocks then work on that part. A region's input is gathered and its output scattered.
+Before the first block of a stage all ranks have all tokens, and behind the last one again, because
+the model's own code makes positions and masks of them.
 """
 
 import inspect
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -12,11 +18,13 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import Replicate
+from torch.distributed.tensor import DTensor, Replicate, Shard
 
 from paceline.parallel.errors import PlanError
 from paceline.parallel.execute.common import Work, local_gradient, must_have_calls
-from paceline.parallel.tensor import SUMMED
+from paceline.parallel.tensor import SUMMED, SequenceParts, sequence_of
+
+_TOKENS = 1  # the dimension of a sequence's tokens
 
 
 def mesh_of(work: Work) -> DeviceMesh:
@@ -54,7 +62,9 @@ def rows_of(parts: list[list[int]], plan: str = "") -> list[list[int]]:
 class Divided:
     """This rank's part of the layers of its stage. The model is changed in place."""
 
-    def __init__(self, work: Work, model: nn.Module, mesh: DeviceMesh) -> None:
+    def __init__(
+        self, work: Work, model: nn.Module, mesh: DeviceMesh, chunks: list[list[str]]
+    ) -> None:
         from torch.distributed.tensor import parallel
 
         place = work.place
@@ -70,6 +80,7 @@ class Divided:
         options: dict[str, Any] = {"src_data_rank": None} if "src_data_rank" in known else {}
         own = mesh["tensor"]
         self._summed: list[nn.Module] = []
+        sequences = _Sequences(work, model, own, chunks) if work.plan.sequence else None
         for name, style in work.study.division.styles.items():
             module = _found(model, name)
             if module is None or not any(True for _ in module.parameters()):
@@ -77,10 +88,13 @@ class Divided:
             if style == SUMMED:
                 self._summed.append(module)
             else:
-                apply(module, own, _style(style), **options)
+                scatters = style == "rowwise" and sequences is not None and sequences.has(name)
+                apply(module, own, _style(style, scatters=scatters), **options)
                 if work.plan.shard and style == "colwise_gather_output":
                     # An in-place operation on a view would remove FSDP2's hook.
                     module.register_forward_hook(_copied)
+        if sequences is not None:
+            self._summed += sequences.norms
 
     def begin(self) -> None:
         """Set the same random state on all ranks that share layers; otherwise their sums would be
@@ -102,11 +116,93 @@ class Divided:
         """Add up the gradients of parameters that are whole on each rank but see only a part of
         the work.
         """
-        for module in self._summed:
-            for one in module.parameters(recurse=False):
-                found = local_gradient(one)
-                if found is not None:
-                    dist.all_reduce(found, group=self._group)
+        parameters = [one for module in self._summed for one in module.parameters(recurse=False)]
+        found = [one for one in map(local_gradient, parameters) if one is not None]
+        for kind in {one.dtype: None for one in found}:  # one sum for each type, in this order
+            same = [one for one in found if one.dtype == kind]
+            flat = torch.cat([one.flatten() for one in same])
+            dist.all_reduce(flat, group=self._group)
+            for one, summed in zip(same, flat.split([one.numel() for one in same]), strict=True):
+                one.copy_(summed.view_as(one))
+
+
+class _Sequences:
+    """Hooks that divide the sequences of a rank's blocks among the ranks that share them."""
+
+    def __init__(
+        self, work: Work, model: nn.Module, mesh: DeviceMesh, chunks: list[list[str]]
+    ) -> None:
+        self._mesh, self._told, self._copies = mesh, work.plan.told(), work.plan.shard
+        self._tokens = 0  # of the sequences in the present pass
+        self.norms: list[nn.Module] = []
+        self._regions: list[str] = []
+        for chunk in chunks:
+            blocks = {name: parts for name in chunk if (parts := self._parts(work, model, name))}
+            for parts in blocks.values():
+                self.norms += [model.get_submodule(name) for name in parts.norms]
+                for name in parts.regions:
+                    region = model.get_submodule(name)
+                    region.register_forward_pre_hook(self._gather, with_kwargs=True)
+                self._regions += parts.regions
+            if blocks:
+                first, *_, last = [*blocks, *blocks]
+                model.get_submodule(first).register_forward_pre_hook(self._begin, with_kwargs=True)
+                model.get_submodule(last).register_forward_hook(self._end)
+
+    def _parts(self, work: Work, model: nn.Module, name: str) -> SequenceParts | None:
+        return sequence_of(name, model.get_submodule(name), work.study.division)
+
+    def has(self, name: str) -> bool:
+        """Whether the module is in a region whose output is scattered."""
+        return any(name.startswith(f"{region}.") for region in self._regions)
+
+    def _begin(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        return _with_hidden(args, kwargs, self._part_of)
+
+    def _gather(self, module: nn.Module, args: Any, kwargs: Any) -> Any:
+        # The gathered input stays a DTensor. Then the gradients of all products with it are added
+        # up before they are scattered, once.
+        return _with_hidden(args, kwargs, self._gathered)
+
+    def _end(self, module: nn.Module, args: Any, output: Any) -> Any:
+        if isinstance(output, tuple):
+            return (self._whole(output[0]), *output[1:])
+        return self._whole(output)
+
+    def _whole(self, part: torch.Tensor) -> torch.Tensor:
+        whole = self._gathered(part).to_local()
+        # An in-place operation on a view would remove FSDP2's hook.
+        return whole.clone() if self._copies else whole
+
+    def _part_of(self, whole: torch.Tensor) -> torch.Tensor:
+        self._tokens, ranks = whole.shape[_TOKENS], self._mesh.size()
+        if self._tokens < ranks:
+            raise PlanError(
+                what=f"a sequence of {self._tokens} tokens cannot be divided",
+                where=f"Job.step, {self._told}",
+                why=f"each of {ranks} ranks has a part of it",
+                fix='longer sequences, or wishes={"sequence": [0]}',
+            )
+        found = DTensor.from_local(whole, self._mesh, [Replicate()], run_check=False)
+        return found.redistribute(placements=[Shard(_TOKENS)]).to_local()
+
+    def _gathered(self, part: torch.Tensor) -> DTensor:
+        # The parts need not be equal: the last ranks may have fewer tokens, or none.
+        whole = list(part.shape)
+        whole[_TOKENS] = self._tokens
+        strides = torch.empty(whole, device="meta").stride()
+        found = DTensor.from_local(
+            part, self._mesh, [Shard(_TOKENS)], run_check=False,
+            shape=torch.Size(whole), stride=strides,
+        )  # fmt: skip
+        return found.redistribute(placements=[Replicate()])
+
+
+def _with_hidden(args: Any, kwargs: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
+    """The arguments of a block or a region with another first tensor."""
+    if args:
+        return (change(args[0]), *args[1:]), kwargs
+    return args, {**kwargs, "hidden_states": change(kwargs["hidden_states"])}
 
 
 def _copied(_: nn.Module, __: object, output: torch.Tensor) -> torch.Tensor:
@@ -120,7 +216,7 @@ def _found(model: nn.Module, name: str) -> nn.Module | None:
         return None
 
 
-def _style(name: str) -> Any:
+def _style(name: str, *, scatters: bool = False) -> Any:
     from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel
 
     if name == "colwise":
@@ -129,4 +225,4 @@ def _style(name: str) -> Any:
         return ColwiseParallel(output_layouts=Replicate())
     if name == "embedding_rowwise":
         return RowwiseParallel(input_layouts=Replicate())
-    return RowwiseParallel()
+    return RowwiseParallel(output_layouts=Shard(_TOKENS)) if scatters else RowwiseParallel()

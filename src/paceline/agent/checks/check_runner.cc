@@ -6,7 +6,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -63,6 +65,20 @@ CheckRunner::~CheckRunner() {
 
 void CheckRunner::Start() {
   if (state_.state == NodeCheck::State::kRunning) Try();
+}
+
+void CheckRunner::Again(uint32_t round) {
+  if (round <= state_.round) return;
+  LogInfo("checks_again", {{"round", round}});
+  Close();
+  Forget();  // an agent that is started now would else know the older result
+  numbers_ = nlohmann::json::object();
+  remarks_.clear();
+  next_ = 0;
+  tries_ = 0;
+  state_ = {.state = NodeCheck::State::kRunning, .round = round};
+  if (setup_.checks.empty()) return Finish(NodeCheck::State::kPassed, "");
+  Try();
 }
 
 void CheckRunner::Try() {
@@ -122,12 +138,10 @@ void CheckRunner::Finish(NodeCheck::State state, std::string reason) {
   state_.reason = std::move(reason);
   std::string numbers = numbers_.empty() ? "" : PrintJson(numbers_);
   if (numbers.size() <= kCheckNumbersMax) state_.numbers = std::move(numbers);
-  if (state == NodeCheck::State::kPassed) {
-    const nlohmann::json memory{{"schema", "paceline.node_check/1"},
-                                {"boot_id", setup_.boot_id},
-                                {"checks", setup_.checks},
-                                {"reason", state_.reason},
-                                {"numbers", state_.numbers}};
+  if (state == NodeCheck::State::kPassed && !setup_.checks.empty()) {
+    const nlohmann::json memory{{"schema", "paceline.node_check/1"}, {"boot_id", setup_.boot_id},
+                                {"checks", setup_.checks},           {"reason", state_.reason},
+                                {"numbers", state_.numbers},         {"round", state_.round}};
     const absl::Status kept = ReplaceFile(setup_.memory, PrintJson(memory), 0600);
     if (!kept.ok()) LogWarning("check_kept", {{"why", kept}});
   }
@@ -163,7 +177,9 @@ void CheckRunner::Remember() {
   if (!is_same) return;
   state_ = {.state = NodeCheck::State::kPassed,
             .reason = JsonText(memory, "reason"),
-            .numbers = JsonText(memory, "numbers")};
+            .numbers = JsonText(memory, "numbers"),
+            .round = static_cast<uint32_t>(
+                std::clamp<double>(JsonNumber(memory, "round"), 0, UINT32_MAX))};
 }
 
 void CheckRunner::Forget() { ::unlink(setup_.memory.c_str()); }

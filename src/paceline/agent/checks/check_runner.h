@@ -45,6 +45,8 @@ class CheckRunner {
 
   // Begins the checks if there are any. `tell` is called once, when all passed or one failed twice.
   void Start();
+  // Runs the checks anew, and tells of them with this round. Not if that round was begun before.
+  void Again(uint32_t round);
   // The next agent of this host runs its checks anew: the master has sent the node away.
   void Forget();
   // kRunning until they are over.

@@ -62,25 +62,26 @@ class CheckRunnerTest : public ::testing::Test {
     EXPECT_EQ(::chmod(path.c_str(), mode), 0);
     return path;
   }
+  CheckSetup SetupOf(std::vector<std::string> checks, Duration timeout) const {
+    return {.checks = std::move(checks),
+            .timeout = timeout,
+            .retry_after = Duration::Milliseconds(1),
+            .node = "n1",
+            .boot_id = boot_id_,
+            .python = "/usr/bin/python3",
+            .cwd = dir_.path(),
+            .log_dir = dir_.path(),
+            .memory = dir_.path() + "/check.json",
+            .env = {{"PATH", "/usr/bin:/bin"}, {"PACELINE_NODE", "n1"}}};
+  }
   NodeCheck Run(std::vector<std::string> checks, Duration timeout = Duration::Seconds(60),
                 bool forgets = false) {
     reactor_ = *Reactor::Create();
     std::optional<NodeCheck> told;
-    CheckRunner runner(*reactor_,
-                       CheckSetup{.checks = std::move(checks),
-                                  .timeout = timeout,
-                                  .retry_after = Duration::Milliseconds(1),
-                                  .node = "n1",
-                                  .boot_id = boot_id_,
-                                  .python = "/usr/bin/python3",
-                                  .cwd = dir_.path(),
-                                  .log_dir = dir_.path(),
-                                  .memory = dir_.path() + "/check.json",
-                                  .env = {{"PATH", "/usr/bin:/bin"}, {"PACELINE_NODE", "n1"}}},
-                       [&](const NodeCheck& said) {
-                         told = said;
-                         reactor_->Stop();
-                       });
+    CheckRunner runner(*reactor_, SetupOf(std::move(checks), timeout), [&](const NodeCheck& said) {
+      told = said;
+      reactor_->Stop();
+    });
     runner.Start();
     if (!runner.state().is_over() && runner.state().state != State::kNone) reactor_->Run();
     if (forgets) runner.Forget();
@@ -130,6 +131,54 @@ TEST_F(CheckRunnerTest, AHostThatWasSentAwayIsCheckedAgain) {
   EXPECT_EQ(Run({path}, Duration::Seconds(60), /*forgets=*/true).state, State::kPassed);
   EXPECT_EQ(Run({path}).state, State::kPassed);
   EXPECT_EQ(Read("runs"), "x\nx\n");
+}
+
+// The runner tells of each round once. A reactor that was stopped does not run again, so all rounds
+// share one run.
+TEST_F(CheckRunnerTest, TheMasterMayAskForAnotherRound) {
+  const std::string path = Script("again.sh", "#!/bin/sh\necho x >> runs\necho '{\"ok\": true}'\n");
+  reactor_ = *Reactor::Create();
+  std::vector<NodeCheck> told;
+  CheckRunner* asked = nullptr;
+  CheckRunner runner(*reactor_, SetupOf({path}, Duration::Seconds(60)), [&](const NodeCheck& said) {
+    told.push_back(said);
+    if (told.size() == 2) return reactor_->Stop();
+    reactor_->Post([&] {
+      asked->Again(2);
+      asked->Again(2);  // a repeated order
+      asked->Again(1);  // an outdated one
+    });
+  });
+  asked = &runner;
+  runner.Start();
+  reactor_->Run();
+  ASSERT_EQ(told.size(), 2u);
+  EXPECT_EQ(told[0].round, 0u);
+  EXPECT_EQ(told[1].round, 2u);
+  EXPECT_EQ(told[1].state, State::kPassed);
+  EXPECT_EQ(Read("runs"), "x\nx\n");
+  // The next agent of this boot knows the newest round, and does not check again by itself.
+  EXPECT_EQ(Run({path}).round, 2u);
+  EXPECT_EQ(Read("runs"), "x\nx\n");
+}
+
+TEST_F(CheckRunnerTest, AnOrderInTheMiddleBeginsAnew) {
+  const std::string path = Script("slow.sh",
+                                  "#!/bin/sh\n[ -e tried ] && { echo '{\"ok\": true}'; exit 0; }\n"
+                                  "touch tried\nexec sleep 1000\n");
+  reactor_ = *Reactor::Create();
+  std::vector<NodeCheck> told;
+  CheckRunner runner(*reactor_, SetupOf({path}, Duration::Seconds(60)), [&](const NodeCheck& said) {
+    told.push_back(said);
+    reactor_->Stop();
+  });
+  runner.Start();
+  while (::access((dir_.path() + "/tried").c_str(), F_OK) != 0) ::usleep(1000);
+  runner.Again(1);
+  reactor_->Run();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].round, 1u);
+  EXPECT_EQ(told[0].state, State::kPassed);
 }
 
 TEST_F(CheckRunnerTest, AFailureIsTriedOnceMore) {

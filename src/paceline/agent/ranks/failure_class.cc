@@ -7,7 +7,7 @@
 
 namespace paceline::agent {
 
-void NameClass(const ExitEvidence& evidence, ExitCause* cause) {
+void NameClass(const logclass::RuleSet& rules, const ExitEvidence& evidence, ExitCause* cause) {
   using Kind = ExitCause::Kind;
   if (cause->is_success() || cause->port_taken) return;
   const std::string exception = ExceptionOf(evidence.error_record, evidence.pid);
@@ -23,10 +23,12 @@ void NameClass(const ExitEvidence& evidence, ExitCause* cause) {
     texts.kernel_lines = evidence.kernel_lines;
     if (cause->kind != Kind::kUnknown) texts.stderr_tail = evidence.stderr_tail;
   }
-  const logclass::Rule* rule = logclass::Classify(logclass::BuiltinRules(), texts);
+  const logclass::Rule* rule = logclass::Classify(rules, texts);
   if (rule == nullptr) return;
   cause->cause_class = rule->name;
   cause->role = rule->role;
+  const bool is_known = logclass::BuiltinRules().Find(rule->name) != nullptr;
+  if (!is_known) cause->advice = rule->advice;
 }
 
 }  // namespace paceline::agent

@@ -4,6 +4,7 @@
 #include <signal.h>
 
 #include "paceline/base/text.h"
+#include "paceline/logclass/builtin.h"
 
 namespace paceline::agent {
 namespace {
@@ -13,7 +14,7 @@ using Role = ExitCause::Role;
 // The class and role that a failure with this evidence gets: "cuda_oom cause".
 std::string ClassOf(const ExitEvidence& evidence) {
   ExitCause cause = JudgeExit(evidence);
-  NameClass(evidence, &cause);
+  NameClass(logclass::BuiltinRules(), evidence, &cause);
   const char* roles[] = {"-", "cause", "cascade", "advice"};
   return Concat(cause.cause_class, " ", roles[static_cast<size_t>(cause.role)]);
 }

@@ -1,5 +1,6 @@
 #include "paceline/agent/ranks/task_env.h"
 
+#include <algorithm>
 #include <array>
 
 #include "paceline/base/fnv.h"
@@ -21,45 +22,57 @@ constexpr std::array<const char*, 6> kOfTasks = {
     "TF_CONFIG",        "PACELINE_TABLES",       "PACELINE_WORKER",
     "PACELINE_WORKERS", "PACELINE_LEASE_SOCKET", "PACELINE_CHECKPOINT_SOCKET"};
 
+bool IsOnSeveralHosts(const std::vector<Task>& cluster) {
+  return std::any_of(cluster.begin(), cluster.end(),
+                     [&](const Task& task) { return task.host != cluster.front().host; });
+}
+
 // What a worker of a job with table servers needs, or one of the servers.
 void AddTables(const RankPlace& place, Environment* env) {
   if (!place.lease_socket.empty()) (*env)["PACELINE_LEASE_SOCKET"] = place.lease_socket;
   if (KindOfTask(place.rank) != TaskKind::kWorker) return;
   const TaskSpec& tasks = place.job.tasks;
   (*env)["PACELINE_WORKER"] = Concat(NumberOfTask(place.rank));
-  (*env)["PACELINE_WORKERS"] = Concat(tasks.workers);
+  // The job may have more or fewer workers than at its start.
+  uint32_t workers = 0;
+  for (const Task& task : place.assignment.cluster) {
+    workers += KindOfTask(task.rank) == TaskKind::kWorker ? 1 : 0;
+  }
+  (*env)["PACELINE_WORKERS"] = Concat(workers);
   std::string sockets;
   for (uint32_t i = 0; i < tasks.servers; ++i) {
-    sockets += Concat(sockets.empty() ? "" : ",", TableSocket(place, i));
+    sockets +=
+        Concat(sockets.empty() ? "" : ",", TableSocket(place.lease_socket, place.run_dir, i));
   }
   (*env)["PACELINE_TABLES"] = sockets;
 }
 
 }  // namespace
 
-std::string TableSocket(const RankPlace& place, uint32_t server) {
-  const std::string& beside = place.lease_socket;
-  return Concat(std::string_view(beside).substr(0, beside.rfind('/') + 1), "table-",
-                Hex(Fnv1a(place.run_dir)), "-", server, ".sock");
+std::string TableSocket(std::string_view beside, const std::string& run_dir, uint32_t server) {
+  return Concat(beside.substr(0, beside.rfind('/') + 1), "table-", Hex(Fnv1a(run_dir)), "-", server,
+                ".sock");
 }
 
 std::vector<std::string> TableServerCommand(const RankPlace& place) {
   const uint32_t number = NumberOfTask(place.rank);
-  return {"server",
-          "--socket",
-          TableSocket(place, number),
-          "--dir",
-          place.job.tasks.tables,
-          "--job-id",
-          place.job.job_id,
-          "--number",
-          Concat(number),
-          "--servers",
-          Concat(place.job.tasks.servers),
-          "--generation",
-          Concat(place.assignment.generation.value()),
-          "--restarts",
-          Concat(place.assignment.restart_count)};
+  std::vector<std::string> command = {"server",
+                                      "--socket",
+                                      TableSocket(place.lease_socket, place.run_dir, number),
+                                      "--dir",
+                                      place.job.tasks.tables,
+                                      "--job-id",
+                                      place.job.job_id,
+                                      "--number",
+                                      Concat(number),
+                                      "--servers",
+                                      Concat(place.job.tasks.servers),
+                                      "--generation",
+                                      Concat(place.assignment.generation.value()),
+                                      "--restarts",
+                                      Concat(place.assignment.restart_count)};
+  if (IsOnSeveralHosts(place.assignment.cluster)) command.push_back("--shared");
+  return command;
 }
 
 std::string TfConfig(const std::vector<Task>& cluster, Rank rank) {

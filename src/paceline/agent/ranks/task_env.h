@@ -4,6 +4,7 @@
 // ours. It has none of the variables of a world.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paceline/agent/ranks/rank_env.h"
@@ -14,8 +15,8 @@ namespace paceline::agent {
 // evaluator is not in the cluster, as TensorFlow wants it.
 std::string TfConfig(const std::vector<Task>& cluster, Rank rank);
 
-// Where workers of this host find a table server.
-std::string TableSocket(const RankPlace& place, uint32_t server);
+// Where workers of this host find a table server. `beside`: the agent's socket for leases.
+std::string TableSocket(std::string_view beside, const std::string& run_dir, uint32_t server);
 
 // The arguments with which this program is a table server. `place` is that of the server's task.
 std::vector<std::string> TableServerCommand(const RankPlace& place);

@@ -1,4 +1,5 @@
-// All error codes, with the texts of `paceline why CODE` and docs/errors.md.
+// All error codes but those of data_error_codes.h, with the texts of `paceline why CODE` and
+// docs/errors.md.
 #pragma once
 
 #include "paceline/cli/console/error_codes.h"
@@ -9,7 +10,7 @@ namespace paceline::cli {
 // PL-E001 … 019 command line and settings · 020 … 029 run directories and jobs · 030 … 059 control
 // plane and host · 060 … 069 training · 070 … 079 waiting · 099 ours · 101 … security · PL-W
 // warnings.
-inline constexpr ErrorCode kErrorCodes[] = {
+inline constexpr ErrorCode kJobErrorCodes[] = {
     {"PL-E001", "unknown flag", kExitUsage,
      "The command has no flag of that name. Flags of `paceline run` stand before the script; "
      "everything after the script belongs to the script. torchrun's flags may be shortened as "
@@ -295,8 +296,7 @@ inline constexpr ErrorCode kErrorCodes[] = {
      "exclude each other. The message names the smallest change that makes a plan possible."},
     {"PL-E123", "the job has no parallel plan", kExitFindings,
      "`paceline plan --show` prints the plan that a job's ranks carry out. A script has one from "
-     "its "
-     "call of paceline.parallel.parallelize on; a script that never calls it has none."},
+     "its call of paceline.parallel.parallelize on; a script that never calls it has none."},
     {"PL-E165", "there is no such kind of drill", kExitUsage,
      "`paceline drill` without arguments lists the kinds, with what each does and what must "
      "follow."},
@@ -306,29 +306,11 @@ inline constexpr ErrorCode kErrorCodes[] = {
     {"PL-E167", "no drill can be held on this host", kExitUsage,
      "The drills' job trains with torch over gloo, and needs a folder of its own in /tmp. The "
      "message says what is missing."},
+    {"PL-E168", "this kind of drill cannot strike a job that runs", kExitUsage,
+     "`paceline drill KIND --job ID` sends signals and does no more. Other kinds have own jobs."},
+    {"PL-E169", "the job is not struck now", kExitUsage,
+     "Ranks are struck with a fresh checkpoint only, a node with a spare only."},
 
-    {"PL-E220", "the receiver cannot start", kExitUsage,
-     "`paceline receive` needs a free address, a folder of its own that it can write, and pyarrow "
-     "(`pip install 'paceline[flight]'`). The message says what is missing."},
-    {"PL-E221", "the receiver and its clients do not trust each other", kExitUsage,
-     "Each call needs the token of the receiver's file token.toml (mode 0600). An address that is "
-     "not loopback needs TLS, because token and records would cross the network readable."},
-    {"PL-E222", "the receiver does not understand a call", kExitUsage,
-     "A name, a field, a column or a size of the call is not possible. docs/formats/sink.md has "
-     "the calls and their limits."},
-    {"PL-E223", "an epoch was committed before with other content", kExitUsage,
-     "An epoch is committed once. The same rows under the same name, in any order, change nothing, "
-     "so a driver may repeat them. Other rows need another epoch."},
-    {"PL-E224", "a part of the epoch is not there", kExitUsage,
-     "A commit lists parts that were sent before, each with its digest. A part is gone after an "
-     "abort, after 7 days without a commit, or if the same attempt sent other rows. Send the "
-     "parts of the epoch again, then commit."},
-    {"PL-E225", "the columns of a stream have changed", kExitUsage,
-     "All parts of a stream have the columns and types of its first epoch. Write other columns "
-     "into a stream of another name."},
-    {"PL-E226", "rows of a stream were removed", kExitUsage,
-     "The receiver removes rows that were committed longer ago than `--keep`. A reader that is "
-     "slower records the gap and goes on at the first row that is left."},
     {"PL-E235", "a check cannot be started", kExitUsage,
      "`--check FILE` names an executable that each host must pass before it is seated. It has to "
      "be there on each host, at the same path, and to be executable; a name that ends in .py or "
@@ -336,6 +318,9 @@ inline constexpr ErrorCode kErrorCodes[] = {
     {"PL-E236", "two checks have the same name", kExitUsage,
      "The log of a check, its reason and its numbers are named after its file, without the "
      "folder."},
+    {"PL-E239", "a file of rules for failures cannot be read", kExitUsage,
+     "`[log] rules` names files with your own classes of failures. They have to be there on each "
+     "host, at the same path. docs/guides/failure-classes.md has their form."},
 
     {"PL-E140", "the tasks of the job are not possible", kExitUsage,
      "`paceline run --tf --workers N --ps M` starts a TensorFlow job by TF_CONFIG, and `paceline "
@@ -353,6 +338,14 @@ inline constexpr ErrorCode kErrorCodes[] = {
     {"PL-E252", "the served version cannot be changed", kExitFindings,
      "`paceline serve rollback` lets readers go back to a version that is still there. The newest "
      "hundred to two hundred versions are kept."},
+    {"PL-E315", "no policy of a pool has that name", kExitUsage,
+     "`paceline pool simulate` compares policies by name, separated by commas. The message lists "
+     "them."},
+    {"PL-E316", "a trace of a pool cannot be used", kExitUsage,
+     "The file is missing, empty, or not of the format paceline.pool_trace/1 "
+     "(docs/formats/pool_trace.md). The message names the first value that is wrong. `paceline "
+     "pool "
+     "trace` prints a made trace to begin with."},
     {"PL-E250", "the history cannot be used", kExitFindings,
      "`paceline history` reads what masters measured of the sizes of their jobs, from the folder "
      "`[history] place`. A job runs without it."},
@@ -378,47 +371,16 @@ inline constexpr ErrorCode kErrorCodes[] = {
     {"PL-E199", "gradients of an earlier batch", kExitTrainingFailed,
      "The loop took the next batch, which acknowledged the earlier one, before its gradients were "
      "pushed. A step a batch is needed; gradients cannot be accumulated over several batches."},
-    {"PL-E200", "a loader whose batches may be divided", kExitTrainingFailed,
-     "Tables need batches with the same borders in every process. A LeasedLoader asks the ledger "
-     "for them if a table was made before its first lease and if it has `resume=\"acks\"`."},
-    {"PL-E201", "the tables refuse a batch", kExitTrainingFailed,
-     "In most cases a part of the batch was applied before: another batch of the same data set "
-     "shares ordinals with this one. Workers then have different "
-     "batch sizes, or two data sets have one name."},
-    {"PL-E202", "a push from before a recovery", kExitTrainingFailed,
-     "A table server was lost and loaded again, and this batch was leased before that. It is "
-     "leased "
-     "again, so nothing is lost."},
-    {"PL-E203", "this process cannot reach the tables of the job", kExitTrainingFailed,
-     "Several ranks would each have tables of their own, because the job has no table servers. "
-     "`paceline run --workers 2 --ps 1 --tables DIR` starts them."},
-    {"PL-E204", "tables are used in a child process", kExitTrainingFailed,
-     "A process that was forked from the one that made the tables shares neither its memory nor "
-     "its connection. Look rows up in the training loop."},
-    {"PL-E205", "tables cannot be kept there", kExitUsage,
-     "`--tables` names a directory of a file system. Each table server writes its snapshots there, "
-     "and loads the newest one when it starts again. Object stores cannot hold them yet."},
-    {"PL-E206", "a job with tables runs on one host", kExitUsage,
-     "Workers reach the table servers over sockets of their own host, so `--tables` takes one "
-     "host. `--local-nodes N` may divide it into several nodes."},
-    {"PL-E207", "the tables lack updates that were counted", kExitTrainingFailed,
-     "A table server was lost when no worker was left that could read its samples again: its "
-     "snapshot is older than the last updates. The job has exit code 1. `paceline run --resume` "
-     "starts the workers anew, and they read exactly these samples again."},
-    {"PL-E208", "a table server cannot go on", kExitTrainingFailed,
-     "A server could not listen, or could not load or write its snapshots. It is started again a "
-     "few times; then the job ends. The message says which file and why."},
-    {"PL-E209", "there are no tables to show", kExitFindings,
-     "`paceline tables` asks the table servers of a job that was started with `--tables`, on their "
-     "own host. A table appears when a worker opens it. When the job has ended, its servers have, "
-     "too."},
-    {"PL-E210", "a table server does not answer", kExitTrainingFailed,
-     "A worker waited ten minutes for a table server. `paceline tasks` shows the server's state "
-     "and "
-     "its last failure. `paceline run --resume` goes on from the newest snapshots."},
-    {"PL-E211", "the table cannot be exported", kExitFindings,
-     "`paceline tables export` reads the newest snapshots in a directory of --tables. The message "
-     "names the tables that they have, or the file that cannot be read or written."},
+    {"PL-E330", "Ray's head is away for good", kExitUnreachable,
+     "Ray ends each raylet that has not reached its head for "
+     "RAY_gcs_rpc_server_reconnect_timeout_s (60 s), and all that runs there. The job is stopped "
+     "before that if the head has no Redis, so its newest state is in storage. Submit the job "
+     "again. Ray's guide to GCS fault tolerance says how a head gets a Redis; docs/guides/ray.md "
+     "says what happens then."},
+    {"PL-E331", "a raylet cannot run paceline", kExitUnreachable,
+     "Ray placed a part of the job on a raylet whose Python could not make it, most often because "
+     "paceline is not installed there. The job uses other raylets meanwhile. If there is none, it "
+     "waits, or `paceline submit` fails."},
     {"PL-W001", "open files are limited", kExitFindings,
      "Each rank needs some dozens of descriptors, and the master needs one per agent. Raise the "
      "limit: `ulimit -n 65536`."},

@@ -1,15 +1,24 @@
 #include "paceline/cli/console/error_codes.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <iterator>
 
+#include "paceline/cli/console/data_error_codes.h"
 #include "paceline/cli/console/error_code_list.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
 namespace {
+
+constexpr auto kErrorCodes = [] {
+  std::array<ErrorCode, std::size(kJobErrorCodes) + std::size(kDataErrorCodes)> all{};
+  auto* const end = std::copy(std::begin(kJobErrorCodes), std::end(kJobErrorCodes), all.data());
+  std::copy(std::begin(kDataErrorCodes), std::end(kDataErrorCodes), end);
+  return all;
+}();
 
 // "PL-E012", "e012", "E12" and "12" all mean PL-E012; "" when it has no such shape.
 std::string FullCode(std::string_view asked) {
@@ -38,7 +47,7 @@ const ErrorCode* FindErrorCode(std::string_view asked) {
   const std::string code = FullCode(asked);
   const auto* found = std::find_if(std::begin(kErrorCodes), std::end(kErrorCodes),
                                    [&](const ErrorCode& row) { return row.code == code; });
-  return found == std::end(kErrorCodes) ? nullptr : found;
+  return found == std::end(kErrorCodes) ? nullptr : &*found;
 }
 
 std::string ErrorCodesMarkdown() {
@@ -52,7 +61,8 @@ std::string ErrorCodesMarkdown() {
       0, 100);
   page += "\n" + Wrap(
                      "This page is made by `paceline config docs errors` from "
-                     "`src/paceline/cli/console/error_code_list.h`; a test compares them.",
+                     "`src/paceline/cli/console/error_code_list.h` and `data_error_codes.h`; a "
+                     "test compares them.",
                      0, 100);
   page +=
       "\n## Exit codes\n\n| code | meaning |\n|---|---|\n"

@@ -82,7 +82,8 @@ int RunReceive(Invocation& invocation) {
                      .fix = "pip install 'paceline[flight]'"});
   }
   std::vector<std::string> argv = {*python, "-m", "paceline.receiver", line.positionals.front()};
-  for (const char* flag : {"dir", "partitions", "cert", "key"}) {
+  argv.insert(argv.end(), {"--dir", line.Text("dir", "inbox")});
+  for (const char* flag : {"partitions", "cert", "key"}) {
     const std::string value = line.Text(flag);
     if (!value.empty()) argv.insert(argv.end(), {Concat("--", flag), value});
   }

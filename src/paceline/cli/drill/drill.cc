@@ -20,6 +20,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/console/tool.h"
 #include "paceline/cli/drill/kinds.h"
+#include "paceline/cli/drill/live.h"
 #include "paceline/cli/drill/rehearsal.h"
 #include "paceline/cli/drill/seen.h"
 #include "paceline/cli/job/job_place.h"
@@ -51,6 +52,25 @@ constexpr Flag kDrillFlags[] = {
      .help = "ranks of your own script on a node; 4 by default",
      .minimum = 2,
      .maximum = kDrillRanksMax},
+    {.dest = "job",
+     .spellings = {"--job"},
+     .metavar = "ID|DIR",
+     .help = "strike this job, which runs on this host; without --yes only say what that costs"},
+    {.dest = "yes",
+     .spellings = {"--yes"},
+     .kind = FlagKind::kSwitch,
+     .help = "with --job: do it, once"},
+    {.dest = "rank",
+     .spellings = {"--rank"},
+     .kind = FlagKind::kInteger,
+     .metavar = "N",
+     .help = "with --job: the rank to strike; by default the highest of this host",
+     .minimum = 0,
+     .maximum = UINT32_MAX},
+    {.dest = "node",
+     .spellings = {"--node"},
+     .metavar = "NAME",
+     .help = "with --job: the node to strike; by default that of the highest rank of this host"},
     {.dest = "keep",
      .spellings = {"--keep"},
      .kind = FlagKind::kSwitch,
@@ -70,6 +90,19 @@ void CatchInterrupts() {
 }
 
 // ---- the request ----
+
+// Flags of a live job that stand without it.
+Check RefuseAlone(const ParsedLine& line) {
+  for (const std::string_view flag : {"yes", "rank", "node"}) {
+    if (!line.Has(flag)) continue;
+    return Problem{.code = "PL-E010",
+                   .what = Concat("--", flag, " has no job"),
+                   .where = "paceline drill",
+                   .why = "it is about a job that runs; without --job a drill has its own job",
+                   .fix = "paceline drill KIND --job ID, or leave the flag out"};
+  }
+  return std::nullopt;
+}
 
 struct DrillRequest {
   std::vector<const DrillKind*> kinds;
@@ -92,28 +125,11 @@ Result<DrillRequest> RequestOf(const ParsedLine& line) {
     return request;
   }
   const DrillKind* kind = FindDrillKind(words.front());
-  if (kind == nullptr) {
-    std::vector<std::string_view> names;
-    for (const DrillKind& known : DrillKinds()) names.push_back(known.name);
-    const std::string_view nearest = Nearest(words.front(), names);
-    return Problem{.code = "PL-E165",
-                   .what = "there is no kind of drill " + Visible(words.front()),
-                   .where = "paceline drill " + ShellWord(words.front()),
-                   .why = "the kinds are " + JoinWith(names, ", "),
-                   .fix = nearest.empty() ? "paceline drill lists what each kind does"
-                                          : Concat("did you mean paceline drill ", nearest, "?")};
-  }
+  if (kind == nullptr) return NoSuchKind(words.front());
   request.kinds.push_back(kind);
   request.own_script.assign(words.begin() + 1, words.end());
   if (request.own_script.empty()) return request;
   const std::string& script = request.own_script.front();
-  if (script.starts_with('-')) {
-    return Problem{.code = "PL-E010",
-                   .what = Visible(script) + " stands behind the kind",
-                   .where = Concat("paceline drill ", kind->name, " ", ShellWord(script)),
-                   .why = "flags stand before the kind; a script and its arguments follow it",
-                   .fix = Concat("paceline drill ", ShellWord(script), " ", kind->name)};
-  }
   if (kind->strike == Strike::kJob) {
     return Problem{
         .code = "PL-E166",
@@ -367,6 +383,8 @@ FlagTable DrillFlags() { return kDrillFlags; }
 
 int RunDrill(Invocation& invocation) {
   Output& out = invocation.out;
+  if (invocation.line.Has("job")) return DrillLiveJob(invocation);
+  if (const Check problem = RefuseAlone(invocation.line)) return out.Fail(*problem);
   const bool is_list = invocation.line.positionals.empty() && !invocation.line.Has("all");
   if (is_list) return ListKinds(out);
   const auto request = RequestOf(invocation.line);

@@ -1,6 +1,10 @@
 #include "paceline/cli/drill/kinds.h"
 
 #include <algorithm>
+#include <vector>
+
+#include "paceline/base/text.h"
+#include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
 namespace {
@@ -73,6 +77,18 @@ const DrillKind* FindDrillKind(std::string_view name) {
   const auto found = std::find_if(all.begin(), all.end(),
                                   [&](const DrillKind& kind) { return kind.name == name; });
   return found == all.end() ? nullptr : &*found;
+}
+
+Problem NoSuchKind(const std::string& asked) {
+  std::vector<std::string_view> names;
+  for (const DrillKind& known : DrillKinds()) names.push_back(known.name);
+  const std::string_view nearest = Nearest(asked, names);
+  return Problem{.code = "PL-E165",
+                 .what = "there is no kind of drill " + Visible(asked),
+                 .where = "paceline drill " + ShellWord(asked),
+                 .why = "the kinds are " + JoinWith(names, ", "),
+                 .fix = nearest.empty() ? "paceline drill lists what each kind does"
+                                        : Concat("did you mean paceline drill ", nearest, "?")};
 }
 
 }  // namespace paceline::cli

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "paceline/base/instant.h"
+#include "paceline/cli/console/error.h"
 
 namespace paceline::cli {
 
@@ -43,5 +44,7 @@ struct DrillKind {
 
 std::span<const DrillKind> DrillKinds();
 const DrillKind* FindDrillKind(std::string_view name);
+// PL-E165 for a word that is no kind.
+Problem NoSuchKind(const std::string& asked);
 
 }  // namespace paceline::cli

@@ -48,7 +48,8 @@ class LineParser {
       }
       const Word word = Classify(args_[next_]);
       if (std::holds_alternative<Positional>(word)) {
-        if (grammar_.stops_at_script) {
+        const bool is_script = line_.positionals.size() >= grammar_.words_before_script;
+        if (grammar_.stops_at_script && is_script) {
           TakeRest(/*after_separator=*/false);
           break;
         }

@@ -76,10 +76,11 @@ struct ParsedLine {
 };
 
 struct Grammar {
-  std::string command;            // "paceline run", for messages
-  std::vector<FlagTable> tables;  // searched in this order
-  bool stops_at_script = false;   // run: the first word that is no flag ends the flags
-  bool drops_separator = false;   // one "--" right after the script is dropped, as argparse does
+  std::string command;             // "paceline run", for messages
+  std::vector<FlagTable> tables;   // searched in this order
+  bool stops_at_script = false;    // run: the first word that is no flag ends the flags
+  size_t words_before_script = 0;  // so many words that are no flags stand before the script
+  bool drops_separator = false;    // one "--" right after the script is dropped, as argparse does
 };
 
 Result<ParsedLine> ParseFlags(const Grammar& grammar, std::span<const std::string> args);

@@ -44,8 +44,8 @@ constexpr Duration kMemoryRest = Duration::Seconds(600);
 constexpr const char* kRunDirEntries[] = {
     "data.db",       "data.db-shm", "data.db-wal",    "errors",         "job.json",
     "job.json.room", "journal.db",  "journal.db-shm", "journal.db-wal", "journal.db.lock",
-    "lock",          "logs",        "nodes",          "open.html",      "spec.json",
-    "tls",           "token"};
+    "lock",          "logs",        "nodes",          "open.html",      "reading_token",
+    "spec.json",     "tls",         "token"};
 
 constexpr Flag kCleanFlags[] = {
     {.dest = "older_than",

@@ -21,6 +21,13 @@ namespace {
 
 constexpr uint32_t kRunsShown = 200;
 
+constexpr Flag kHistoryFlags[] = {
+    {.dest = "all",
+     .spellings = {"--all"},
+     .kind = FlagKind::kSwitch,
+     .help = "with forget: the runs of every name"},
+};
+
 Problem Unreadable(const std::string& place, const absl::Status& status) {
   return {.code = "PL-E250",
           .what = "the history cannot be used",
@@ -79,6 +86,8 @@ void ShowRuns(const std::vector<JobHistory>& runs, Output& out) {
 
 }  // namespace
 
+FlagTable HistoryFlags() { return kHistoryFlags; }
+
 int RunHistory(Invocation& invocation) {
   Output& out = invocation.out;
   const std::vector<std::string>& words = invocation.line.positionals;
@@ -87,7 +96,16 @@ int RunHistory(Invocation& invocation) {
                      .what = "history has no action \"" + Visible(words[0]) + "\"",
                      .where = "paceline history",
                      .why = "its only action is forget",
-                     .fix = "paceline history, or paceline history forget [NAME]"});
+                     .fix = "paceline history, or paceline history forget NAME"});
+  }
+  const bool is_all = invocation.line.Has("all");
+  if (!words.empty() && is_all == (words.size() > 1)) {
+    return out.Fail({.code = "PL-E001",
+                     .what = is_all ? "history forget got a name and --all"
+                                    : "history forget does not say which runs",
+                     .where = "paceline history forget",
+                     .why = "what is forgotten cannot be brought back",
+                     .fix = "paceline history forget NAME, or paceline history forget --all"});
   }
   const std::string place = HistoryPlace(invocation.settings.Text("history.place"),
                                          invocation.environment, CurrentDirectory());

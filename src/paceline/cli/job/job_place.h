@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paceline/base/json.h"
@@ -91,6 +92,9 @@ std::vector<std::string> EntriesOf(const std::string& path);
 
 // PL-E024 for a word of --job.
 Problem NoSuchJob(const std::string& asked, const std::string& why);
+
+// The variable by which a pod's commands learn the value of --on that names their job elsewhere.
+inline constexpr std::string_view kOnVariable = "PACELINE_ON";
 
 // "--job train-1", or "--on kubernetes/default/train": how a further command names the job.
 std::string NamedByFlag(const JobPlace& place);

@@ -39,7 +39,7 @@ Problem RunDirGone(const JobPlace& place) {
       .what = place.id + " runs, but its run directory is gone",
       .where = place.run_dir,
       .why = "it was removed or moved to another disk while the job ran; nothing can be read there",
-      .fix = "paceline stop --job " + ShellWord(place.id)};
+      .fix = "paceline stop " + NamedByFlag(place)};
 }
 
 Instant Monotonic() { return Instant::FromNanoseconds(agent::MonotonicNs()); }
@@ -186,6 +186,7 @@ Result<JobPlace> JobOf(Invocation& invocation, JobUse use) {
       FindJob(invocation.environment, invocation.line.Text("job"), use, CurrentDirectory());
   if (!found.ok()) return found.problem();
   if (!found->note.empty()) invocation.out.Say(found->note);
+  found->place.on = LookupOr(invocation.environment, kOnVariable, "");
   return std::move(found->place);
 }
 
@@ -277,6 +278,33 @@ Check EventsOf(const JobPlace& place, uint64_t from_seq, bool follow,
     // The launcher starts a new master, or is about to end with the job.
     poll(nullptr, 0, kPauseMilliseconds);
   }
+}
+
+Result<wire::ScaleReply> AskToScale(const JobPlace& place, const wire::ScaleRequest& request) {
+  constexpr Patience kPatience = {.each = Duration::Seconds(1), .in_all = Duration::Seconds(10)};
+  Check problem;
+  wire::ScaleReply reply;
+  AskUntil(place, kPatience, [&](const JobPlace& now, Duration limit) {
+    const auto options = ControlOptions(now, limit);
+    if (!options.ok()) {
+      problem = options.problem();
+      return problem->code != "PL-E030";
+    }
+    const auto answer = wire::ControlClient(*options).Scale(request);
+    problem = answer.ok() ? Check() : Check(ProblemFrom(answer.status()));
+    if (answer.ok()) reply = *answer;
+    return !problem || problem->code != "PL-E030";
+  });
+  if (problem) return *std::move(problem);
+  return reply;
+}
+
+Result<wire::DrillReply> AskToDrill(const JobPlace& place, const wire::DrillRequest& request) {
+  const auto options = ControlOptions(place, Duration::Seconds(10));
+  if (!options.ok()) return options.problem();
+  auto answer = wire::ControlClient(*options).Drill(request);
+  if (!answer.ok()) return ProblemFrom(answer.status());
+  return *std::move(answer);
 }
 
 }  // namespace paceline::cli

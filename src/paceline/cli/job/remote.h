@@ -48,6 +48,14 @@ inline constexpr Duration kStatusPatience = Duration::Seconds(2);
 // From the master; from the journal if no master answers.
 Result<wire::JobStatus> StatusOf(const JobPlace& place, Duration timeout);
 
+// Asks the running master for another size of the job. A master that may just be starting is asked
+// again for ten seconds. What it refuses is in the reply.
+Result<wire::ScaleReply> AskToScale(const JobPlace& place, const wire::ScaleRequest& request);
+
+// Asks the running master to record a drill, or with `dry_run` what it would cost. Asked once: a
+// drill that was recorded must not be recorded again.
+Result<wire::DrillReply> AskToDrill(const JobPlace& place, const wire::DrillRequest& request);
+
 // From the journal of place.run_dir, whether or not a master runs. PL-E030 when there is none.
 Result<std::vector<core::Record>> RecordsFromJournal(const JobPlace& place);
 Result<wire::JobStatus> StatusFromJournal(const JobPlace& place);

@@ -120,7 +120,7 @@ Check CheckLinks(const std::string& path) {
 // What a resumed job reads from its directory, and writes to.
 Check CheckEntries(const std::string& path) {
   for (const char* name : {"data.db", "errors", "job.json", "journal.db", "lock", "logs", "nodes",
-                           "spec.json", "tls", "token"}) {
+                           "reading_token", "spec.json", "tls", "token"}) {
     const std::string entry = Concat(path, "/", name);
     struct stat found {};
     if (::lstat(entry.c_str(), &found) != 0 || found.st_uid == ::geteuid()) continue;

@@ -1,15 +1,19 @@
 // `paceline scale`: the number of nodes of a job that trains.
 
+#include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <string>
 #include <utility>
 
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
 #include "paceline/cli/command.h"
+#include "paceline/cli/console/event_text.h"
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
+#include "paceline/cli/job/scale_log.h"
 #include "paceline/cli/job/size_curve.h"
 
 namespace paceline::cli {
@@ -30,15 +34,19 @@ constexpr Flag kScaleFlags[] = {
      .spellings = {"--now"},
      .kind = FlagKind::kSwitch,
      .help = "at once, even if steps are then done twice"},
+    {.dest = "freeze",
+     .spellings = {"--freeze"},
+     .kind = FlagKind::kSwitch,
+     .help = "keep the present number of nodes, also with --scale auto"},
+    {.dest = "log",
+     .spellings = {"--log"},
+     .kind = FlagKind::kSwitch,
+     .help = "the sizes that were chosen, why, and what became of each"},
     {.dest = "dry_run",
      .spellings = {"--dry-run"},
      .kind = FlagKind::kSwitch,
      .help = "only say what would happen"},
 };
-
-// Each request has a short limit, because the master may be starting.
-constexpr Duration kScaleLook = Duration::Seconds(1);
-constexpr Duration kScalePatience = Duration::Seconds(10);
 
 size_t SeatedIn(const wire::JobStatus& status) {
   size_t seated = 0;
@@ -102,6 +110,45 @@ int ShowSize(const wire::JobStatus& status, Output& out) {
   return kExitDone;
 }
 
+int ShowLog(const JobPlace& place, Output& out) {
+  std::vector<wire::JobEvent> events;
+  const Check problem = EventsOf(place, 1, /*follow=*/false, [&](const wire::JobEvent& event) {
+    events.push_back(event);
+    return true;
+  });
+  if (problem) return out.Fail(*problem);
+  const std::vector<SizeDecision> decisions = SizeDecisions(events);
+  if (out.is_json()) {
+    nlohmann::ordered_json list = nlohmann::ordered_json::array();
+    for (const SizeDecision& one : decisions) {
+      nlohmann::ordered_json row = {{"seq", one.seq},
+                                    {"nodes", one.nodes},
+                                    {"by_measurement", one.is_measured},
+                                    {"reason", one.reason},
+                                    {"outcome", OutcomeOf(one)}};
+      row["reached_after_ms"] = one.reached_after.has_value()
+                                    ? nlohmann::ordered_json(one.reached_after->milliseconds())
+                                    : nlohmann::ordered_json();
+      list.push_back(std::move(row));
+    }
+    out.DataLine(
+        PrintJson(nlohmann::ordered_json{{"schema", "paceline.scale_log/1"}, {"decisions", list}}));
+    return kExitDone;
+  }
+  if (decisions.empty()) {
+    out.DataLine("nobody has chosen a size: the job takes the nodes that come");
+    return kExitDone;
+  }
+  std::vector<std::vector<std::string>> rows = {{"TIME", "NODES", "CHOSEN BY", "OUTCOME", "WHY"}};
+  for (const SizeDecision& one : decisions) {
+    rows.push_back({TimeOfDay(one.time_ns), std::to_string(one.nodes),
+                    one.is_measured ? "measurement" : "a user", OutcomeOf(one),
+                    Visible(one.reason)});
+  }
+  out.Rows(rows);
+  return kExitDone;
+}
+
 // What will happen now, in a sentence or two.
 std::string Outlook(const wire::JobStatus& status, const wire::ScaleRequest& request) {
   const size_t seated = SeatedIn(status);
@@ -136,13 +183,38 @@ Problem SizeRefused(const JobPlace& place, const wire::ScaleRequest& request,
           .fix = std::move(fix)};
 }
 
+Check RefuseTogether(const ParsedLine& line) {
+  constexpr const char* kActions[] = {"nodes", "freeze", "log"};
+  const auto count = std::count_if(std::begin(kActions), std::end(kActions),
+                                   [&](const char* dest) { return line.Has(dest); });
+  if (count <= 1) return std::nullopt;
+  return Problem{
+      .code = "PL-E010",
+      .what = "paceline scale was asked for two things",
+      .where = "paceline scale",
+      .why = "--nodes and --freeze choose a size, and --log shows those that were chosen",
+      .fix = "give one of them"};
+}
+
 }  // namespace
 
 FlagTable ScaleFlags() { return kScaleFlags; }
 
+// The size of a job of tasks is that of its tasks.
+Check RefuseTasks(const wire::JobStatus& status) {
+  if (status.tasks.empty()) return std::nullopt;
+  return Problem{.code = "PL-E010",
+                 .what = "the size of this job is no number of nodes",
+                 .where = "paceline scale",
+                 .why = "it has tasks, which are spread over the nodes that are there",
+                 .fix = "paceline tasks scale worker=N ps=M"};
+}
+
 int RunScale(Invocation& invocation) {
   Output& out = invocation.out;
-  const bool changes = invocation.line.Has("nodes");
+  const bool freezes = invocation.line.Has("freeze");
+  const bool changes = invocation.line.Has("nodes") || freezes;
+  if (Check problem = RefuseTogether(invocation.line)) return out.Fail(*problem);
   for (const char* flag : {"now", "dry_run"}) {
     if (changes || !invocation.line.Has(flag)) continue;
     return out.Fail({.code = "PL-E010",
@@ -155,31 +227,29 @@ int RunScale(Invocation& invocation) {
   if (!place.ok()) return out.Fail(place.problem());
   const auto status = StatusOf(*place, kStatusPatience);
   if (!status.ok()) return out.Fail(status.problem());
+  if (const Check problem = RefuseTasks(*status)) return out.Fail(*problem);
+  if (invocation.line.Has("log")) return ShowLog(*place, out);
   if (!changes) return ShowSize(*status, out);
+  if (freezes && SeatedIn(*status) == 0) {
+    return out.Fail({.code = "PL-E010",
+                     .what = "the job has no size to keep",
+                     .where = "--freeze",
+                     .why = Visible(status->pending),
+                     .fix = "paceline scale --nodes N"});
+  }
   const wire::ScaleRequest request{
-      .nodes = static_cast<uint32_t>(invocation.line.Number("nodes", 0)),
+      .nodes = freezes ? static_cast<uint32_t>(SeatedIn(*status))
+                       : static_cast<uint32_t>(invocation.line.Number("nodes", 0)),
       .at_once = invocation.line.Has("now"),
       .dry_run = invocation.line.Has("dry_run"),
-      .why = "paceline scale was typed"};
+      .why = freezes ? "paceline scale --freeze was typed" : "paceline scale was typed"};
   if (status->phase == "finished") {
     return out.Fail(SizeRefused(*place, request, "the job has ended", *status));
   }
-  Check problem;
-  wire::ScaleReply reply;
-  AskUntil(*place, {.each = kScaleLook, .in_all = kScalePatience},
-           [&](const JobPlace& now, Duration limit) {
-             const auto options = ControlOptions(now, limit);
-             if (!options.ok()) {
-               problem = options.problem();
-               return problem->code != "PL-E030";
-             }
-             const auto answer = wire::ControlClient(*options).Scale(request);
-             problem = answer.ok() ? Check() : Check(ProblemFrom(answer.status()));
-             if (answer.ok()) reply = *answer;
-             return !problem || problem->code != "PL-E030";
-           });
-  if (problem) return out.Fail(*problem);
-  if (!reply.refusal.empty()) return out.Fail(SizeRefused(*place, request, reply.refusal, *status));
+  const auto reply = AskToScale(*place, request);
+  if (!reply.ok()) return out.Fail(reply.problem());
+  if (!reply->refusal.empty())
+    return out.Fail(SizeRefused(*place, request, reply->refusal, *status));
   const std::string outlook = Outlook(*status, request);
   if (request.dry_run) {
     out.DataLine("with this size, " + outlook);

@@ -23,7 +23,7 @@ Silence SilenceOf(const JobPlace& place) {
   }
   if (place.has_master()) {
     return {"the process lives and does not answer; it may wait for its disk or for the CPU",
-            Concat(log, ", and `paceline stop --job ", ShellWord(place.id),
+            Concat(log, ", and `paceline stop ", NamedByFlag(place),
                    "` ends the job without its master")};
   }
   return {"no process of it lives now", place.has_launcher()

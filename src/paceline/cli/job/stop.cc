@@ -166,7 +166,7 @@ int RunStop(Invocation& invocation) {
   if (problem && asked == Asked::kNobodyRunsIt) return NotRunning(*place, out);
   if (problem) return out.Fail(*problem);
   out.Say(Plan(*place, grace, force));
-  out.Say("next: paceline wait --job " + ShellWord(place->id));
+  out.Say("next: paceline wait " + NamedByFlag(*place));
   return kExitDone;
 }
 

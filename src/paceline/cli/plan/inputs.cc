@@ -364,10 +364,8 @@ Result<AxisValue> ParseAxisValue(std::string_view text, const std::string& flag)
     if (const auto number = ParseWhole<uint32_t>(value)) {
       return AxisValue{static_cast<plan::AxisId>(i), *number};
     }
-    const auto schedule = plan::FindSchedule(value);
-    if (schedule && static_cast<plan::AxisId>(i) == plan::AxisId::kSchedule) {
-      return AxisValue{plan::AxisId::kSchedule, *schedule};
-    }
+    const auto id = static_cast<plan::AxisId>(i);
+    if (const auto named = plan::NamedValue(id, value)) return AxisValue{id, *named};
   }
   return BadValue(Concat("\"", text.substr(0, 60), "\" is not AXIS=VALUE"), flag,
                   Concat("the axes are ", JoinWith(names, ", ")), Concat(flag, " tp=8"));

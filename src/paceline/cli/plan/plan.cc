@@ -64,7 +64,7 @@ constexpr Flag kPlanFlags[] = {
     {.dest = "only",
      .spellings = {"--only"},
      .metavar = "AXIS=VALUE,…",
-     .help = "look only at plans with these values: pp=1,tp=1,recompute=0"},
+     .help = "look only at plans with these values: pp=1,tp=1,recompute=none"},
     {.dest = "why_not",
      .spellings = {"--why-not"},
      .metavar = "AXIS=VALUE",

@@ -43,7 +43,8 @@ std::string ClockTime(int64_t time_ns) {
 
 // True for events that only scripts need, or that the next event's sentence includes.
 bool IsQuietKind(const std::string& kind) {
-  return kind == "job_created" || kind == "progress_made" || kind == "master_took_over";
+  return kind == "job_created" || kind == "progress_made" || kind == "master_took_over" ||
+         kind == "time_accounted";
 }
 
 }  // namespace

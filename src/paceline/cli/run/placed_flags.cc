@@ -8,6 +8,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/json.h"
 #include "paceline/base/text.h"
+#include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 
 namespace paceline::cli {
@@ -53,6 +54,15 @@ Check CheckPlacedFlags(const ParsedLine& line) {
                               : Concat("leave it out of spec.flags; ", flag.field, " says it")};
   }
   return std::nullopt;
+}
+
+int RefuseStart(Output& out, const Environment& environment, const Problem& problem) {
+  const int code = out.Fail(problem);
+  // Only the operator's master has a term. A problem of another kind may be gone the next time.
+  if (code == kExitUsage && environment.contains("PACELINE_MASTER_TERM")) {
+    TellPlatform(code, Concat(problem.what, ": ", problem.why, "; ", problem.fix));
+  }
+  return code;
 }
 
 void TellPlatform(int exit_code, const std::string& reason) {

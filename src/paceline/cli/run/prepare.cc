@@ -26,7 +26,9 @@
 #include "paceline/cli/run/own_address.h"
 #include "paceline/cli/run/placed_credentials.h"
 #include "paceline/cli/run/port_turn.h"
+#include "paceline/cli/run/rule_files.h"
 #include "paceline/cli/run/secret_file.h"
+#include "paceline/cli/run/tables_place.h"
 #include "paceline/cli/run/wait_teller.h"
 #include "paceline/model/job_file_limit.h"
 #include "paceline/wire/client/control_client.h"
@@ -84,14 +86,21 @@ class Preparation {
         problem = CheckInterpreter(run_.launch.python, input_.facts);
         if (!problem) problem = CheckPreload(run_.launch.python, run_.launch.preload);
         if (!problem) problem = CheckTheChecks(run_.launch.checks, input_.facts.host_name);
+        if (!problem) problem = CheckRuleFiles(run_.launch.log_rules);
       }
       if (!problem) problem = ChooseRole();
       if (!problem) problem = ChooseRelay();
+      if (!problem && is_master_) {
+        problem = CheckTablesPlace(run_.spec.tasks.tables);
+      }
       if (!problem && is_master_) {
         problem = CheckNotifyCommand(run_.launch.notify_command,
                                      LookupOr(input_.environment, "PATH", ""), input_.facts.cwd);
       }
       if (!problem) problem = is_master_ ? Found() : Join();
+    }
+    if (!problem && run_.card.has_master) {
+      problem = NameTablesJob(run_.spec.tasks.tables, run_.spec.job_id);
     }
     if (problem) return *std::move(problem);
     return std::move(run_);

@@ -12,6 +12,7 @@
 #include "paceline/cli/run/check_files.h"
 #include "paceline/cli/run/entry.h"
 #include "paceline/cli/run/interpreter.h"
+#include "paceline/cli/run/rule_files.h"
 #include "paceline/cli/run/task_shape.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/wire/codec/judge.h"
@@ -435,6 +436,7 @@ class RequestMaker {
     launch.history_place = HistoryPlace(settings_.Text("history.place"), environment_, facts_.cwd);
     launch.checks = CheckFiles(line_, settings_, facts_.cwd);
     launch.check_timeout = settings_.Time("check.timeout");
+    launch.log_rules = RuleFiles(settings_, facts_.cwd);
     launch.keep_warm = settings_.Time("launch.keep_warm");
     // TensorFlow starts threads when it is imported, so none of its tasks is a fork of a process
     // that did.

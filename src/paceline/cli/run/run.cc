@@ -66,12 +66,14 @@ void EndBySignals(const std::vector<int>& stop_signals) {
 }
 
 // The launcher reads these signals from a descriptor, so they are blocked before any thread exists.
-// SIGHUP of a closed terminal does not end a job.
+// A SIGHUP that was ignored already, as by nohup, stays ignored.
 void BlockSignals(const std::vector<int>& stop_signals) {
-  ::signal(SIGHUP, SIG_IGN);
+  const bool has_nohup = ::signal(SIGHUP, SIG_IGN) == SIG_IGN;
   sigset_t blocked;
   sigemptyset(&blocked);
-  for (const int signal : stop_signals) sigaddset(&blocked, signal);
+  for (const int signal : stop_signals) {
+    if (signal != SIGHUP || !has_nohup) sigaddset(&blocked, signal);
+  }
   ::pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
 }
 
@@ -137,13 +139,13 @@ StatusLine::Place StatusPlaceOf(const PreparedRun& run, const Launcher& launcher
           .lost = lost};
 }
 
-Problem FailureOf(const JobEnd& end, const Story& story, const std::string& job_id,
+Problem FailureOf(const JobEnd& end, const Story& story, const JobPlace& place,
                   const std::string& run_dir) {
   Problem problem{.code = "PL-E060",
                   .what = end.reason.empty() ? "training failed" : end.reason,
                   .where = "",
                   .why = "",
-                  .fix = Concat("paceline why --job ", ShellWord(job_id))};
+                  .fix = "paceline why " + NamedByFlag(place)};
   if (story.root.has_value()) {
     problem.where = Concat(
         RankTitle(Rank(story.root->rank)), " on ", story.root->node,
@@ -188,7 +190,7 @@ Problem NotStoredProblem(const NotStored& left, const std::string& run_dir) {
 }
 
 int Conclude(Output& out, const JobEnd& end, const Story& story, const RunRequest& request,
-             const PreparedRun& run, const std::string& lost) {
+             const PreparedRun& run, const std::string& lost, const Environment& environment) {
   const std::string& run_dir = run.dir.path;
   if (end.exit_code != kExitDone && !lost.empty()) out.Say(Concat("note: ", lost, "."));
   if (end.exit_code == kExitDone) {
@@ -210,7 +212,10 @@ int Conclude(Output& out, const JobEnd& end, const Story& story, const RunReques
       out.Say(Concat("First failure in world ", story.root->world, ", rank ", story.root->rank,
                      " on ", story.root->node, ":\n", VisibleLines(story.root->traceback)));
     }
-    out.Fail(FailureOf(end, story, run.card.job_id, run_dir));
+    JobPlace place;
+    place.id = run.card.job_id;
+    place.on = LookupOr(environment, kOnVariable, "");
+    out.Fail(FailureOf(end, story, place, run_dir));
     if (is_left) out.Warn(NotStoredProblem(*story.not_stored, run_dir));
     if (request.passthrough_exit && story.root.has_value()) {
       return story.root->rank_exit_code.value_or(kExitTrainingFailed);
@@ -350,14 +355,6 @@ void RecordStop(Console& console, const PreparedRun& run, const JobEnd& end) {
              Text(recorded)));
 }
 
-// Refuses flags that the operator sets. The problem also goes into the pod's termination message,
-// which the operator copies into the condition Failed of the ElasticJob.
-int RefusePlaced(Output& out, const Problem& problem) {
-  const int code = out.Fail(problem);
-  TellPlatform(code, Concat(problem.what, ": ", problem.why, "; ", problem.fix));
-  return code;
-}
-
 // A directory that cannot be read is reported when it is opened.
 Check KeepFirstFlags(Invocation& invocation) {
   if (Check problem = TakeJobToResume(invocation)) return problem;
@@ -374,25 +371,32 @@ Check KeepFirstFlags(Invocation& invocation) {
   return std::nullopt;
 }
 
+Check TakeFlags(Invocation& invocation) {
+  if (Check problem = CheckPlacedFlags(invocation.line)) return problem;
+  if (Check problem = KeepFirstFlags(invocation)) return problem;
+  if (Check problem = PassOnCheckpointTerms(invocation.settings)) return problem;
+  return PassOnPlan(invocation.settings);
+}
+
 }  // namespace
 
 int RunRun(Invocation& invocation) {
   Output& out = invocation.out;
-  if (Check problem = CheckPlacedFlags(invocation.line)) return RefusePlaced(out, *problem);
-  if (Check problem = KeepFirstFlags(invocation)) return out.Fail(*problem);
-  if (Check problem = PassOnCheckpointTerms(invocation.settings)) return out.Fail(*problem);
-  if (Check problem = PassOnPlan(invocation.settings)) return out.Fail(*problem);
+  const auto refuse = [&](const Problem& problem) {
+    return RefuseStart(out, invocation.environment, problem);
+  };
+  if (Check problem = TakeFlags(invocation)) return refuse(*problem);
   const HostFacts facts = ReadHostFacts(invocation.environment);
   auto request =
       MakeRunRequest(invocation.line, invocation.settings, invocation.environment, facts);
-  if (!request.ok()) return out.Fail(request.problem());
+  if (!request.ok()) return refuse(request.problem());
   for (const std::string& note : request->notes) out.Say(Concat("note: ", note));
   // SIGPIPE is ignored: neither a reader that has ended (| head) nor a master that ends while this
   // host joins may kill this process without a message.
   ::signal(SIGPIPE, SIG_IGN);
   EndBySignals(request->stop_signals);
   auto prepared = PrepareRun({*request, invocation.args, invocation.environment, facts, &WaitNote});
-  if (!prepared.ok()) return out.Fail(prepared.problem());
+  if (!prepared.ok()) return refuse(prepared.problem());
   PreparedRun run = std::move(prepared.value());
   if (const auto why = EndedWell(run); why.has_value()) return SayEndedWell(out, run, *why);
   const std::optional<uint64_t> told_seq = SayStart(out, invocation.line, run);
@@ -434,7 +438,7 @@ int RunRun(Invocation& invocation) {
   narrator.reset();
   console->reset();
   if (story.root.has_value()) KeepRoot(invocation, run, end, traces, &*story.root);
-  return Conclude(out, end, story, *request, run, lost.Text());
+  return Conclude(out, end, story, *request, run, lost.Text(), invocation.environment);
 }
 
 }  // namespace paceline::cli

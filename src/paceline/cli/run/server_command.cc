@@ -46,9 +46,55 @@ FlagTable ServerFlags() {
        .help = "how often this server was started again",
        .minimum = 0,
        .maximum = INT64_MAX},
+      {.dest = "shared",
+       .spellings = {"--shared"},
+       .kind = FlagKind::kSwitch,
+       .help = "the job's servers are on several hosts"},
   };
   return kFlags;
 }
+
+namespace {
+
+Problem ProblemOf(const absl::Status& status, const server::TableServerOptions& options) {
+  if (absl::IsDataLoss(status)) {
+    return {.code = "PL-E207",
+            .what = "the tables lack updates that the data set's ledger has counted",
+            .where = "table server ps-" + std::to_string(options.server) + ", " + options.directory,
+            .why = std::string(status.message()),
+            .fix = "paceline run --resume RUN_DIR: the workers then read these samples again"};
+  }
+  if (absl::IsNotFound(status)) {
+    return {.code = "PL-E206",
+            .what = "the table server does not see the directory of the job's tables",
+            .where = "table server ps-" + std::to_string(options.server) + ", " + options.directory,
+            .why = std::string(status.message()),
+            .fix = "make --tables a directory that all hosts of the job share under this path"};
+  }
+  if (absl::IsOutOfRange(status)) {
+    return {.code = "PL-E212",
+            .what = "the directory has only a part of an earlier run's tables",
+            .where = "table server ps-" + std::to_string(options.server) + ", " + options.directory,
+            .why = std::string(status.message()),
+            .fix =
+                "paceline run --resume RUN_DIR goes on with the job that wrote them, and reads the "
+                "lost samples again; or give --tables another directory"};
+  }
+  if (absl::IsAborted(status)) {
+    return {.code = "PL-E302",
+            .what = "the table server lacks partitions",
+            .where = "table server ps-" + std::to_string(options.server),
+            .why = std::string(status.message()),
+            .fix = "nothing to do: its next process loads them from the newest snapshot"};
+  }
+  return {.code = "PL-E208",
+          .what = "the table server cannot go on",
+          .where = "table server ps-" + std::to_string(options.server) + ", " + options.directory,
+          .why = std::string(status.message()),
+          .fix = "make --tables a directory that this host can write, with room for two snapshots"};
+}
+
+}  // namespace
 
 int RunServerCommand(Invocation& invocation) {
   const ParsedLine& line = invocation.line;
@@ -60,7 +106,8 @@ int RunServerCommand(Invocation& invocation) {
       .servers = static_cast<uint32_t>(line.Number("servers", 1)),
       .generation = static_cast<uint64_t>(line.Number("generation", 0)),
       .restarts = static_cast<uint64_t>(line.Number("restarts", 0)),
-      .lease_socket = LookupOr(invocation.environment, "PACELINE_LEASE_SOCKET", "")};
+      .lease_socket = LookupOr(invocation.environment, "PACELINE_LEASE_SOCKET", ""),
+      .is_shared = line.Has("shared")};
   if (options.socket.empty() || options.directory.empty() || options.job_id.empty()) {
     return invocation.out.Fail({.code = "PL-E002",
                                 .what = "the table server lacks a flag",
@@ -70,20 +117,7 @@ int RunServerCommand(Invocation& invocation) {
   }
   const absl::StatusOr<int> code = server::RunTableServer(options);
   if (code.ok()) return *code;
-  if (absl::IsDataLoss(code.status())) {
-    return invocation.out.Fail(
-        {.code = "PL-E207",
-         .what = "the tables lack updates that the data set's ledger has counted",
-         .where = "table server ps-" + std::to_string(options.server) + ", " + options.directory,
-         .why = std::string(code.status().message()),
-         .fix = "paceline run --resume RUN_DIR: the workers then read these samples again"});
-  }
-  return invocation.out.Fail(
-      {.code = "PL-E208",
-       .what = "the table server cannot go on",
-       .where = "table server ps-" + std::to_string(options.server) + ", " + options.directory,
-       .why = std::string(code.status().message()),
-       .fix = "make --tables a directory that this host can write, with room for two snapshots"});
+  return invocation.out.Fail(ProblemOf(code.status(), options));
 }
 
 }  // namespace paceline::cli

@@ -1,6 +1,8 @@
 #include "paceline/cli/run/task_shape.h"
 
+#include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include "paceline/base/text.h"
 
@@ -8,6 +10,7 @@ namespace paceline::cli {
 namespace {
 
 constexpr uint32_t kSlotsMax = 64;  // of a progress page
+constexpr uint32_t kTableSlotsMin = 16;
 
 Problem Misfit(std::string_view what, std::string why, std::string_view fix) {
   return {.code = "PL-E140",
@@ -24,6 +27,11 @@ constexpr std::string_view kTablesLine =
 Check RefuseTaskFlags(const ParsedLine& line) {
   for (const std::string_view dest : {"workers", "ps", "evaluator"}) {
     if (!line.Has(dest)) continue;
+    if (line.Has("resume")) {
+      return Misfit(Concat("--", dest, " cannot change a job that is resumed"),
+                    "it goes on with the tasks that it had",
+                    "leave it out; then, for a job with --tables, paceline tasks scale ps=N");
+    }
     return Misfit(Concat("--", dest, " needs --tf or --tables"),
                   "a job has a world of equal ranks, or tasks of several kinds",
                   dest == "evaluator" ? kTensorFlowLine : kTablesLine);
@@ -31,7 +39,24 @@ Check RefuseTaskFlags(const ParsedLine& line) {
   return std::nullopt;
 }
 
-// Tables on servers, of which every process of the host knows the socket.
+// Flags about the ranks of a world, which a job of tasks would ignore.
+Check RefuseWorldFlags(const ParsedLine& line) {
+  constexpr std::pair<std::string_view, std::string_view> kWorldFlags[] = {
+      {"grow", "--grow"},
+      {"scale", "--scale"},
+      {"plan", "--plan"},
+      {"ckpt_every", "--ckpt-every"},
+      {"ckpt_keep", "--ckpt-keep"}};
+  for (const auto& [dest, spelling] : kWorldFlags) {
+    if (!line.Has(dest)) continue;
+    return Misfit(Concat(spelling, " means nothing to a job of tasks"),
+                  "the flag is about the ranks of a world, and tasks start and save each alone",
+                  Concat("leave ", spelling, " out"));
+  }
+  return std::nullopt;
+}
+
+// Tables on servers.
 Check TakeTables(const ParsedLine& line, RunRequest* request) {
   JobSpec& spec = request->spec;
   if (line.Has("tf") || line.Has("evaluator")) {
@@ -40,7 +65,7 @@ Check TakeTables(const ParsedLine& line, RunRequest* request) {
         "TensorFlow's servers keep TensorFlow's variables, and ours keep our tables", kTablesLine);
   }
   if (spec.tasks.workers == 0 || spec.tasks.servers == 0) {
-    return Misfit("--tables needs --workers and --ps",
+    return Misfit("--tables needs --workers and --ps, each at least 1",
                   "workers run the script, and servers hold the tables", kTablesLine);
   }
   std::string directory = line.Text("tables");
@@ -51,14 +76,6 @@ Check TakeTables(const ParsedLine& line, RunRequest* request) {
                    .why = "a table server writes its snapshots into a directory of a file system",
                    .fix = std::string(kTablesLine)};
   }
-  if (spec.nodes_max > 1 && spec.nodes_max != request->local_nodes) {
-    return Problem{.code = "PL-E206",
-                   .what = Concat("a job with tables runs on one host, and this one has ",
-                                  Counted(spec.nodes_max, "node")),
-                   .where = "--nnodes",
-                   .why = "workers reach the table servers over sockets of their own host",
-                   .fix = "leave --nnodes out; all workers and servers then start on this host"};
-  }
   if (!directory.starts_with("/")) directory = Concat(request->launch.cwd, "/", directory);
   spec.tasks.tables = directory;
   return std::nullopt;
@@ -68,6 +85,7 @@ Check TakeTables(const ParsedLine& line, RunRequest* request) {
 
 Check TakeTasks(const ParsedLine& line, const SettingValues& settings, RunRequest* request) {
   if (!line.Has("tf") && !line.Has("tables")) return RefuseTaskFlags(line);
+  if (Check problem = RefuseWorldFlags(line)) return problem;
   JobSpec& spec = request->spec;
   TaskSpec& tasks = spec.tasks;
   tasks = {.workers = static_cast<uint32_t>(line.Number("workers", 0)),
@@ -92,8 +110,11 @@ Check TakeTasks(const ParsedLine& line, const SettingValues& settings, RunReques
   }
   const uint32_t count = tasks.count();
   const bool is_chosen = !settings.IsDefault("job.nproc_per_node");
-  const uint32_t slots =
-      is_chosen ? spec.nproc_per_node : (count + spec.nodes_max - 1) / spec.nodes_max;
+  // With room for `paceline tasks scale`.
+  const uint32_t room = tasks.has_tables() ? std::max(2 * count, kTableSlotsMin) : count;
+  const uint32_t slots = is_chosen ? spec.nproc_per_node
+                                   : std::max((count + spec.nodes_max - 1) / spec.nodes_max,
+                                              std::min(room / spec.nodes_max, kSlotsMax));
   if (slots > kSlotsMax || uint64_t{slots} * spec.nodes_max < count) {
     return Misfit(Concat(count, " tasks do not fit on ", Counted(spec.nodes_max, "node")),
                   is_chosen ? Concat("--nproc-per-node gives each node ", Counted(slots, "slot"))

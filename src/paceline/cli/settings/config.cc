@@ -9,6 +9,7 @@
 #include "paceline/cli/flags/flags_page.h"
 #include "paceline/cli/flags/torchrun_flags.h"
 #include "paceline/cli/run/request.h"
+#include "paceline/cli/settings/settings_page.h"
 #include "paceline/cli/settings/value.h"
 #include "paceline/logclass/builtin.h"
 #include "paceline/logclass/classes_page.h"

@@ -40,7 +40,4 @@ std::vector<std::string_view> SettingKeys();
 // Returns true if `text` is a value of the setting. Otherwise *expected describes valid values.
 bool IsValueOf(const Setting& setting, std::string_view text, std::string* expected);
 
-// The text of docs/guides/settings.md.
-std::string SettingsMarkdown();
-
 }  // namespace paceline::cli

@@ -61,14 +61,21 @@ Result<std::vector<std::string>> WantedKinds(const ParsedLine& line) {
   return wanted;
 }
 
+// The kind that is recorded each minute for `paceline goodput`. People who read events do not want
+// it, unless they ask for it.
+constexpr std::string_view kKindEachMinute = "time_accounted";
+
 // Filters and prints events.
 struct Filter {
-  std::vector<std::string> kinds;  // empty: all
+  std::vector<std::string> kinds;  // empty: all, or for people all but kKindEachMinute
+  bool is_for_people = true;
   int64_t since_ns = INT64_MIN;
 
   bool Shows(const wire::JobEvent& event) const {
-    const bool is_wanted =
-        kinds.empty() || std::find(kinds.begin(), kinds.end(), event.kind) != kinds.end();
+    const bool is_left_out = is_for_people && event.kind == kKindEachMinute;
+    const bool is_wanted = kinds.empty()
+                               ? !is_left_out
+                               : std::find(kinds.begin(), kinds.end(), event.kind) != kinds.end();
     return is_wanted && event.time_ns >= since_ns;
   }
 };
@@ -83,7 +90,7 @@ int RunEvents(Invocation& invocation) {
   if (!kinds.ok()) return out.Fail(kinds.problem());
   auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
-  Filter filter{.kinds = *std::move(kinds)};
+  Filter filter{.kinds = *std::move(kinds), .is_for_people = !out.is_json()};
   if (const Given* since = invocation.line.Find("since")) {
     filter.since_ns = (WallNow() - ParseDuration(since->value).value_or(Duration())).nanoseconds();
   }

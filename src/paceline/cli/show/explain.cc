@@ -355,6 +355,7 @@ std::string NextOf(const std::vector<JobEvent>& events, const Explanation& expla
     return Concat("repair ", Visible(event.node), ", then start it there again as before");
   }
   if (IsReturn(event)) return "nothing to do: training goes on";
+  if (event.kind == "drill_struck") return "paceline why again, when the drill was noticed";
   if (IsOnlyTold(event)) return "paceline status; nothing is done about it";
   if (event.kind == "checkpoint_not_stored") {
     const std::string directory = Visible(DetailOf(event, "directory"));
@@ -396,6 +397,8 @@ std::optional<uint64_t> LastIncident(const std::vector<JobEvent>& events) {
     const bool is_told = event->kind == "hang_judged" && DetailOf(*event, "acts") == "false";
     if (is_told && !has_run) return event->seq;
     if (event->kind == "rank_slow" || IsReturn(*event)) return event->seq;
+    // Nothing has followed from it yet.
+    if (event->kind == "drill_struck") return event->seq;
     // A loss that rises is often the consequence of an incident, and never more urgent than one.
     if (event->kind == "loss_went_bad" && !bad_loss.has_value()) bad_loss = event->seq;
     if (event->kind == "job_finished") end = &*event;
@@ -412,6 +415,9 @@ std::optional<Explanation> Explain(const std::vector<JobEvent>& events, uint64_t
                           .outcome = OutcomeOf(events, *event)};
   if (const auto resumed = ResumeBefore(events, *event); resumed.has_value()) {
     explanation.evidence.insert(explanation.evidence.begin(), *resumed);
+  }
+  for (const JobEvent& cause : explanation.evidence) {
+    if (cause.kind == "drill_struck") explanation.drill = cause;
   }
   AddFaults(events, &explanation);
   if (explanation.first_fault.has_value()) {

@@ -18,6 +18,7 @@ struct Explanation {
   std::vector<wire::JobEvent> evidence;  // events that led to it, oldest first
   std::vector<wire::JobEvent> outcome;   // events that it led to, until training went on
   std::vector<wire::JobEvent> tried;     // earlier decisions that brought no progress
+  std::optional<wire::JobEvent> drill;   // a user caused it: the event that says so
   std::optional<wire::JobEvent> hang;    // the verdict, if the incident was a hang
   std::string hang_end;  // what ended that hang, if paceline only named it: a signal, a stop
   std::optional<wire::JobEvent> first_fault;  // the failed rank among the evidence, if any

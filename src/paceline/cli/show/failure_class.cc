@@ -8,7 +8,9 @@
 namespace paceline::cli {
 
 std::optional<FailureClass> ClassOf(const wire::JobEvent& fault) {
-  FailureClass found{.name = DetailOf(fault, "class"), .role = DetailOf(fault, "role")};
+  FailureClass found{.name = DetailOf(fault, "class"),
+                     .role = DetailOf(fault, "role"),
+                     .advice = DetailOf(fault, "advice")};
   if (found.name.empty()) return std::nullopt;
   const logclass::Rule* rule = logclass::BuiltinRules().Find(found.name);
   if (rule != nullptr) {

@@ -12,7 +12,7 @@ namespace paceline::cli {
 struct FailureClass {
   std::string name;
   std::string role;    // cause, cascade or advice
-  std::string advice;  // empty: this version has no such class
+  std::string advice;  // empty: neither the event nor this version has it
   bool is_general = false;
 };
 

@@ -36,6 +36,21 @@ void PrintClasses(Output& out, const core::GoodputReport& report) {
   out.Rows(rows);
 }
 
+// How far the ranks' phases divide the steps.
+void PrintPhases(Output& out, const core::GoodputReport& report) {
+  constexpr double kNoted = 0.0005;  // of all time: what is printed as 0.1 %
+  if (report.divided <= 0 && report.Of(core::TimeClass::kProductive) > 0) {
+    out.DataLine(
+        "The ranks told no phases, so evaluation, checkpoints and waiting for data are in "
+        "productive.");
+  }
+  if (report.overcounted >= kNoted * report.allocated()) {
+    out.DataLine(
+        Concat("overcounted: ", RankTime(report.overcounted),
+               ", which the ranks told beyond the time that there was; it is in no class"));
+  }
+}
+
 void PrintIncidents(Output& out, const TimeAccount& account) {
   const auto& incidents = account.report.incidents;
   if (incidents.empty()) {
@@ -63,6 +78,7 @@ void PrintGoodput(Output& out, const std::string& job, const TimeAccount& accoun
                       " of the seated ranks' time was productive (ETTR); ",
                       ShareText(report.scheduling), " of the wanted seats were taken"));
   PrintClasses(out, report);
+  PrintPhases(out, report);
   if (report.steps_executed > 0) {
     out.DataLine(Concat("steps of ended worlds: ", report.steps_executed, ", of which ",
                         report.steps_redone, " were repeated or lost"));

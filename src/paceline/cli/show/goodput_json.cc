@@ -39,6 +39,8 @@ nlohmann::ordered_json GoodputJson(const std::string& job, const TimeAccount& ac
   for (const core::TimeClassText& text : core::TimeClassTexts()) {
     json["rank_seconds"][std::string(text.name)] = report.Of(text.time_class);
   }
+  json["divided_rank_seconds"] = report.divided;
+  json["overcounted_rank_seconds"] = report.overcounted;
   json["runtime"] = report.runtime;
   json["scheduling"] = report.scheduling;
   json["steps_executed"] = report.steps_executed;

@@ -54,9 +54,7 @@ LogSelection SelectionOf(const ParsedLine& line) {
   LogSelection selection;
   selection.node = line.Text("node");
   selection.rank = line.Number("rank", -1);
-  // A text that is no name of a task selects nothing, and the error says what there is.
-  const std::string task = line.Text("task");
-  if (!task.empty()) selection.rank = TaskOfName(task).value_or(Rank(UINT32_MAX)).value();
+  if (const auto task = TaskOfName(line.Text("task"))) selection.rank = task->value();
   selection.generation = line.Number("generation", -1);
   selection.errors_only = line.Has("errors");
   return selection;
@@ -168,6 +166,16 @@ Check NoSuchLog(const std::string& root, const LogSelection& asked) {
   return problem;
 }
 
+// A text that no task can have as its name.
+Check NoTaskName(const std::string& root, const ParsedLine& line) {
+  if (!line.Has("task") || TaskOfName(line.Text("task")).has_value()) return std::nullopt;
+  return Problem{.code = "PL-E010",
+                 .what = Concat("there is no task \"", Visible(line.Text("task")), "\""),
+                 .where = root,
+                 .why = "a task is named by its kind and its number: chief-0, worker-1, ps-0",
+                 .fix = "paceline tasks shows the names"};
+}
+
 }  // namespace
 
 FlagTable LogsFlags() { return kLogsFlags; }
@@ -177,6 +185,7 @@ int RunLogs(Invocation& invocation) {
   const auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
   const std::string root = LogRoot(place->run_dir);
+  if (Check problem = NoTaskName(root, invocation.line)) return out.Fail(*problem);
   const bool follow = invocation.line.Has("follow");
   Follower follower(out, root, SelectionOf(invocation.line));
   const size_t found = follower.Begin(invocation.line.Number("lines", kLinesByDefault));

@@ -1,5 +1,8 @@
 // `paceline serve`: the versions that a training publishes for serving (docs/formats/serve.md).
 
+#include <fcntl.h>
+#include <sys/file.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <optional>
@@ -7,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/json.h"
 #include "paceline/base/json_field.h"
@@ -32,6 +36,7 @@ struct ServedVersion {
   double made = 0;
   bool is_whole = false;
   uint64_t rows = 0;
+  nlohmann::json position;  // null: not known
 };
 
 Problem NothingPublished(const std::string& directory, const std::string& why) {
@@ -53,6 +58,21 @@ std::optional<Served> ReadServed(const std::string& directory) {
                 .is_pinned = json.contains("pinned") && json["pinned"] == true};
 }
 
+// A list of data sets with partitions or ranges, as in docs/formats/serve.md.
+bool IsPosition(const nlohmann::json& json) {
+  if (!json.is_array()) return false;
+  return std::all_of(json.begin(), json.end(), [](const nlohmann::json& one) {
+    if (!one.is_object() || !one.contains("data_set") || !one["data_set"].is_string()) return false;
+    if (!one.contains("partitions")) return one.contains("ranges") && one["ranges"].is_array();
+    return one["partitions"].is_array() &&
+           std::all_of(
+               one["partitions"].begin(), one["partitions"].end(), [](const nlohmann::json& part) {
+                 return part.is_object() && part.contains("name") && part["name"].is_string() &&
+                        part.contains("offset") && part["offset"].is_number_unsigned();
+               });
+  });
+}
+
 // Whole versions by rising number. One that cannot be read is left out: readers pass over it, too.
 std::vector<ServedVersion> ReadVersions(const std::string& directory) {
   std::vector<ServedVersion> found;
@@ -72,7 +92,9 @@ std::vector<ServedVersion> ReadVersions(const std::string& directory) {
         if (table.is_object()) version.rows += JsonInt<uint64_t>(table, "rows");
       }
     }
-    found.push_back(version);
+    const auto position = manifest.find("position");
+    if (position != manifest.end() && IsPosition(*position)) version.position = *position;
+    found.push_back(std::move(version));
   }
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.number < b.number; });
@@ -86,6 +108,41 @@ std::string AgeText(double made) {
   return ToString(age);
 }
 
+// Where the served version stands in each data set. It has at least these records.
+void ShowPosition(const nlohmann::json& position, Output& out) {
+  if (!position.is_array() || position.empty()) return;
+  constexpr size_t kPartitionsShown = 40;
+  std::vector<std::vector<std::string>> rows = {{"DATA SET", "PARTITION", "OFFSET"}};
+  size_t left_out = 0;
+  for (const nlohmann::json& one : position) {
+    const std::string name = Visible(one["data_set"].get<std::string>());
+    if (!one.contains("partitions")) {
+      uint64_t samples = 0;
+      for (const nlohmann::json& range : one["ranges"]) {
+        const bool is_range = range.is_array() && range.size() == 2 &&
+                              range[0].is_number_unsigned() && range[1].is_number_unsigned();
+        if (is_range) samples += range[1].get<uint64_t>() - range[0].get<uint64_t>();
+      }
+      rows.push_back({name, "-", Concat(samples, " samples")});
+      continue;
+    }
+    for (const nlohmann::json& part : one["partitions"]) {
+      if (rows.size() > kPartitionsShown) {
+        ++left_out;
+        continue;
+      }
+      rows.push_back({name, Visible(part["name"].get<std::string>()),
+                      std::to_string(part["offset"].get<uint64_t>())});
+    }
+    if (const auto whole = JsonInt<uint64_t>(one, "whole"); whole > 0) {
+      rows.push_back({name, Concat(whole, " read whole"), "-"});
+    }
+  }
+  out.DataLine("");
+  out.Data(Table(rows, out.width()));
+  if (left_out > 0) out.DataLine(Concat("and ", left_out, " partitions more; --json has all"));
+}
+
 void ShowServed(const Served& served, const std::vector<ServedVersion>& versions, Output& out) {
   if (out.is_json()) {
     nlohmann::ordered_json list = nlohmann::ordered_json::array();
@@ -93,7 +150,8 @@ void ShowServed(const Served& served, const std::vector<ServedVersion>& versions
       list.push_back({{"version", one.number},
                       {"made", one.made},
                       {"is_whole", one.is_whole},
-                      {"rows", one.rows}});
+                      {"rows", one.rows},
+                      {"position", one.position}});
     }
     out.DataLine(PrintJson(nlohmann::ordered_json{{"schema", "paceline.served/1"},
                                                   {"version", served.version},
@@ -115,6 +173,7 @@ void ShowServed(const Served& served, const std::vector<ServedVersion>& versions
                     one.is_whole ? "all rows" : "changed rows"});
   }
   out.Data(Table(rows, out.width()));
+  if (current != versions.end()) ShowPosition(current->position, out);
 }
 
 int Point(const std::string& directory, const Served& to, Output& out) {
@@ -152,6 +211,15 @@ int RollBack(const std::string& directory, const Served& served,
   return Point(directory, {.version = found->number, .is_pinned = true}, out);
 }
 
+// Held while CURRENT is read and written, as a training that publishes does. Not held if the user
+// may not write there: writing CURRENT then fails with its reason.
+Fd LockCurrent(const std::string& directory) {
+  Fd lock(::open((directory + "/CURRENT.lock").c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW,
+                 kCurrentMode));
+  if (lock.is_open()) ::flock(lock.get(), LOCK_EX);
+  return lock;
+}
+
 }  // namespace
 
 int RunServe(Invocation& invocation) {
@@ -167,6 +235,10 @@ int RunServe(Invocation& invocation) {
                      .fix = "paceline serve status DIR"});
   }
   const std::string& directory = words[1];
+  if (!ReadServed(directory)) {
+    return out.Fail(NothingPublished(directory, "it has no readable file CURRENT"));
+  }
+  const Fd lock = action == "status" ? Fd() : LockCurrent(directory);
   const auto served = ReadServed(directory);
   if (!served) {
     return out.Fail(NothingPublished(directory, "it has no readable file CURRENT"));

@@ -2,7 +2,6 @@
 
 #include <sys/socket.h>
 #include <sys/time.h>
-#include <sys/un.h>
 
 #include <cstring>
 #include <numeric>
@@ -14,6 +13,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/socket_bytes.h"
 #include "paceline/base/text.h"
+#include "paceline/base/unix_dial.h"
 #include "paceline/cli/job/job_place.h"
 #include "paceline/ps/frame/table_frame.h"
 
@@ -21,16 +21,11 @@ namespace paceline::cli {
 namespace {
 
 Fd DialServer(const std::string& path, int patience_ms) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return Fd();
-  std::memcpy(address.sun_path, path.data(), path.size());
-  Fd fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Fd fd = DialUnix(path, 0);
+  if (!fd.is_open()) return fd;
   const timeval patience{.tv_sec = patience_ms / 1'000, .tv_usec = patience_ms % 1'000 * 1'000};
   ::setsockopt(fd.get(), SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
   ::setsockopt(fd.get(), SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience));
-  const auto* any = reinterpret_cast<const sockaddr*>(&address);
-  if (!fd.is_open() || ::connect(fd.get(), any, sizeof(address)) != 0) return Fd();
   return fd;
 }
 
@@ -55,6 +50,7 @@ ServerCounts FromJson(const nlohmann::json& json) {
                       .skipped = json.value("skipped", uint64_t{0}),
                       .refused = json.value("refused", uint64_t{0}),
                       .longest_ns = json.value("longest_ns", uint64_t{0}),
+                      .partitions = json.value("partitions", uint64_t{0}),
                       .tables = {}};
   for (const nlohmann::json& one : json.value("tables", nlohmann::json::array())) {
     counts.tables.push_back({.name = one.value("name", ""),

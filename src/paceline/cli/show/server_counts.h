@@ -30,6 +30,7 @@ struct ServerCounts {
   uint64_t skipped = 0;
   uint64_t refused = 0;
   uint64_t longest_ns = 0;  // of one request
+  uint64_t partitions = 0;  // that it has
   std::vector<ServedTable> tables;
   uint64_t rows() const;
   uint64_t bytes() const;

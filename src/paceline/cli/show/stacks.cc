@@ -134,7 +134,7 @@ Problem NoStacksOf(const JobPlace& place) {
           .what = Concat("no process of ", place.id, " runs on this host"),
           .where = place.run_dir,
           .why = "only living ranks have a stack",
-          .fix = Concat("paceline why --evidence --job ", ShellWord(place.id))};
+          .fix = "paceline why --evidence " + NamedByFlag(place)};
 }
 
 Result<wire::JobStacks> AskForStacks(const JobPlace& place) {
@@ -181,7 +181,7 @@ int RunStacks(Invocation& invocation) {
          .what = Concat("rank ", *wanted, " has no process now"),
          .where = place->id,
          .why = "the job has no such rank, or that rank has ended, or its agent does not answer",
-         .fix = Concat("paceline status --job ", ShellWord(place->id))});
+         .fix = "paceline status " + NamedByFlag(*place)});
   }
   if (out.is_json()) {
     out.DataLine(StacksJson(*place, stacks, job->silent));

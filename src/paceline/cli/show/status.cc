@@ -45,12 +45,16 @@ std::string NodeState(const wire::NodeStatus& node, bool has_master, bool is_ove
   return has_master && is_member && !node.connected ? node.state + " (away)" : node.state;
 }
 
-// "0-3"; of a node with tasks "chief-0, ps-0".
-std::string RanksText(const std::vector<uint32_t>& ranks) {
-  if (ranks.empty() || !IsTask(Rank(ranks.front()))) return RankRanges(ranks);
-  std::string text;
-  for (const uint32_t rank : ranks) text += (text.empty() ? "" : ", ") + RankName(Rank(rank));
-  return text;
+// "0-3"; of a job of tasks those that are there now, as "chief-0, ps-0". Its nodes also report
+// tasks that they had before.
+std::string WorkOf(const wire::NodeStatus& node, const std::vector<uint32_t>& ranks,
+                   const wire::JobStatus& status) {
+  if (status.tasks.empty()) return RankRanges(ranks);
+  std::vector<std::string> names;
+  for (const wire::TaskStatus& task : status.tasks) {
+    if (task.node == node.name && task.state != "ended") names.push_back(Visible(task.name));
+  }
+  return JoinWith(names, ", ");
 }
 
 void PrintNodes(Output& out, const wire::JobStatus& status) {
@@ -69,7 +73,7 @@ void PrintNodes(Output& out, const wire::JobStatus& status) {
     }
     rows.push_back(
         {Visible(node.name), NodeState(node, has_master, is_over),
-         node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", RanksText(ranks),
+         node.agent_pid > 0 ? std::to_string(node.agent_pid) : "-", WorkOf(node, ranks, status),
          step < 0 && steps_of_world > 0 ? Concat(steps_of_world, " in this world") : StepText(step),
          NodeNote(node, status)});
   }

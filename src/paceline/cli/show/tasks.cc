@@ -13,6 +13,7 @@
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/job/remote.h"
 #include "paceline/cli/show/server_counts.h"
+#include "paceline/cli/show/task_scale.h"
 #include "paceline/wire/codec/control_json.h"
 
 namespace paceline::cli {
@@ -22,11 +23,11 @@ constexpr int kServerPatienceMs = 500;
 constexpr double kNsInMs = 1e6;
 
 // What the job's table servers say, by the name of their task.
-using Served = std::map<std::string, ServerCounts>;
+using CountsByTask = std::map<std::string, ServerCounts>;
 
-Served AskServers(const Invocation& invocation, const JobPlace& place,
-                  const wire::JobStatus& status) {
-  Served served;
+CountsByTask AskServers(const Invocation& invocation, const JobPlace& place,
+                        const wire::JobStatus& status) {
+  CountsByTask served;
   for (const wire::TaskStatus& task : status.tasks) {
     const auto rank = TaskOfName(task.name);
     if (!rank || KindOfTask(*rank) != TaskKind::kPs || task.state != "running") continue;
@@ -37,11 +38,11 @@ Served AskServers(const Invocation& invocation, const JobPlace& place,
   return served;
 }
 
-void PrintTasks(Output& out, const wire::JobStatus& status, const Served& served) {
+void PrintTasks(Output& out, const wire::JobStatus& status, const CountsByTask& served) {
   std::vector<std::string> head = {"TASK", "NODE", "STATE", "RESTARTS", "AGE", "PID", "ADDRESS"};
   if (!served.empty())
-    head = {"TASK", "NODE", "STATE", "RESTARTS", "AGE",
-            "PID",  "ROWS", "BYTES", "PUSHES",   "LONGEST"};
+    head = {"TASK",       "NODE", "STATE", "RESTARTS", "AGE",    "PID",
+            "PARTITIONS", "ROWS", "BYTES", "PUSHES",   "LONGEST"};
   head.emplace_back("NOTE");
   std::vector<std::vector<std::string>> rows = {head};
   for (const wire::TaskStatus& task : status.tasks) {
@@ -53,12 +54,13 @@ void PrintTasks(Output& out, const wire::JobStatus& status, const Served& served
     if (served.empty()) {
       row.push_back(Visible(task.address));
     } else if (counts == served.end()) {
-      row.insert(row.end(), 4, "-");
+      row.insert(row.end(), 5, "-");
     } else {
       const ServerCounts& one = counts->second;
       const auto longest = Duration::Nanoseconds(static_cast<int64_t>(one.longest_ns));
-      row.insert(row.end(), {std::to_string(one.rows()), BytesText(one.bytes()),
-                             std::to_string(one.applied), ToString(longest)});
+      row.insert(row.end(),
+                 {std::to_string(one.partitions), std::to_string(one.rows()),
+                  BytesText(one.bytes()), std::to_string(one.applied), ToString(longest)});
     }
     row.push_back(Visible(task.note));
     rows.push_back(std::move(row));
@@ -67,13 +69,14 @@ void PrintTasks(Output& out, const wire::JobStatus& status, const Served& served
 }
 
 // The tasks of `paceline status --json`, with the job's name.
-void PrintJsonOf(Output& out, const wire::JobStatus& status, const Served& served) {
+void PrintJsonOf(Output& out, const wire::JobStatus& status, const CountsByTask& served) {
   const nlohmann::ordered_json whole = ParseOrderedJson(wire::StatusJson(status));
   nlohmann::ordered_json json = {{"schema", "paceline.tasks/1"}, {"job", status.job_id}};
   json["tasks"] = whole.value("tasks", nlohmann::ordered_json::array());
   for (nlohmann::ordered_json& task : json["tasks"]) {
     const auto counts = served.find(task.value("name", ""));
     if (counts == served.end()) continue;
+    task["partitions"] = counts->second.partitions;
     task["rows"] = counts->second.rows();
     task["bytes"] = counts->second.bytes();
     task["pushes"] = counts->second.applied;
@@ -85,6 +88,7 @@ void PrintJsonOf(Output& out, const wire::JobStatus& status, const Served& serve
 }  // namespace
 
 int RunTasks(Invocation& invocation) {
+  if (!invocation.line.positionals.empty()) return ScaleTasks(invocation);
   Output& out = invocation.out;
   auto place = JobOf(invocation);
   if (!place.ok()) return out.Fail(place.problem());
@@ -98,11 +102,14 @@ int RunTasks(Invocation& invocation) {
          .why = status->generation > 0 ? "it has a world" : "none is placed: " + status->pending,
          .fix = "paceline status"});
   }
-  const Served served = AskServers(invocation, *place, *status);
+  const CountsByTask served = AskServers(invocation, *place, *status);
   if (out.is_json()) {
     PrintJsonOf(out, *status, served);
   } else {
     PrintTasks(out, *status, served);
+    if (status->phase != "finished" && status->master_pid == 0) {
+      out.Say("no master answers: this is what the journal says; paceline status says more");
+    }
   }
   return kExitDone;
 }

@@ -69,9 +69,15 @@ void PrintResumed(Output& out, const Explanation& why) {
   out.DataLine("then: " + CauseText(why.outcome.back()));
 }
 
+// A fault that a user caused is no reason to look for another cause.
+void PrintDrill(Output& out, const Explanation& why) {
+  if (why.drill.has_value()) out.DataLine("drill: " + CauseText(*why.drill));
+}
+
 void PrintHang(Output& out, const Explanation& why, const Account& account, bool has_evidence) {
   const size_t width = out.width() == 0 ? 100 : out.width();
   out.Data(Wrap(Visible(HangText(why, account)), 0, width));
+  PrintDrill(out, why);
   PrintResumed(out, why);
   if (!account.now.empty()) out.DataLine("now: " + account.now);
   if (!has_evidence) return;
@@ -96,6 +102,7 @@ void PrintAccount(Output& out, const Explanation& why, const Account& account, R
   const std::string done = is_own ? "" : Visible(told->Shorten(decision));
   out.DataLine(
       out.Painted(Paint::kBold, account.cause.has_value() ? CauseText(*account.cause) : done));
+  PrintDrill(out, why);
   const std::string failure_class = ClassText(why.first_fault);
   if (!failure_class.empty()) out.DataLine("class: " + failure_class);
   if (account.cause.has_value() && !done.empty()) out.DataLine("then: " + done);
@@ -199,7 +206,7 @@ int ExplainJob(Invocation& invocation, std::optional<uint64_t> asked) {
                      .what = "nothing has happened yet in " + place->id,
                      .where = place->run_dir,
                      .why = "its first event is written when its master starts",
-                     .fix = "paceline status --job " + ShellWord(place->id)});
+                     .fix = "paceline status " + NamedByFlag(*place)});
   }
   const auto why = Explain(events, asked.value_or(0), place->run_dir);
   if (!why.has_value()) return out.Fail(NoSuchEvent(asked.value_or(0), events));

@@ -45,6 +45,8 @@ nlohmann::ordered_json WhyJson(const std::string& job, const Explanation& why,
   if (known.has_value()) {
     json["class"] = {{"name", known->name}, {"role", known->role}, {"advice", known->advice}};
   }
+  json["drill"] =
+      why.drill.has_value() ? nlohmann::ordered_json(why.drill->seq) : nlohmann::ordered_json();
   json["evidence"] = EventsJson(why.evidence);
   json["outcome"] = EventsJson(why.outcome);
   json["tried"] = EventsJson(why.tried);

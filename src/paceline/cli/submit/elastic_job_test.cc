@@ -71,6 +71,19 @@ TEST(PodLogs, ChooseTheLinesOfARank) {
   EXPECT_EQ(LinesOfRank(log, -1, 1), (std::vector<std::string_view>{"node0:0| d:1|"}));
 }
 
+TEST(Kubectl, NamesTheFieldsThatAreRefused) {
+  ToolResult refused{.exit_code = 1, .out = "", .err = "error: one\nerror: two\n"};
+  EXPECT_EQ(WordsOf(refused), "error: two");
+  refused.err =
+      "The ElasticJob \"t\" is invalid: \n"
+      "* spec.template.spec.tolerations: Invalid value: \"string\": must be of type array\n"
+      "* spec.nodes.min: Invalid value: 0: should be greater than or equal to 1\n"
+      "* <nil>: Invalid value: null: some validation rules were not checked\n";
+  EXPECT_EQ(WordsOf(refused),
+            "spec.template.spec.tolerations: Invalid value: \"string\": must be of type array; "
+            "spec.nodes.min: Invalid value: 0: should be greater than or equal to 1");
+}
+
 TEST(Kubectl, NamesTheRightThatIsMissing) {
   EXPECT_EQ(RightMissingIn("Error from server (Forbidden): pods \"t-master-1\" is forbidden: User "
                            "\"eve\" cannot create resource \"pods/exec\" in API group \"\" in the "

@@ -32,6 +32,15 @@ std::vector<std::string> Kubectl(const OnPlace& place, std::vector<std::string> 
 
 std::string WordsOf(const ToolResult& result) {
   const std::string_view said = Trimmed(result.err.empty() ? result.out : result.err);
+  // "The ElasticJob "t" is invalid:" and a line with a star for each field. The API server adds
+  // such a line, without a field, on what it did not check because of the others.
+  std::vector<std::string> fields;
+  for (const std::string& line : Split(said, '\n')) {
+    if (line.starts_with("* ") && !line.starts_with("* <nil>: Invalid value: null")) {
+      fields.push_back(line.substr(2));
+    }
+  }
+  if (!fields.empty()) return Visible(JoinWith(fields, "; "));
   return Visible(said.substr(said.rfind('\n') + 1));
 }
 
@@ -63,7 +72,8 @@ Problem Refused(const std::string& what, const OnPlace& place, const ToolResult&
   if (IsUnreachable(problem.why)) {
     problem.fix = "kubectl config current-context   names the cluster; KUBECONFIG chooses another";
   } else if (Says(problem.why, "no matches for kind") ||
-             Says(problem.why, "doesn't have a resource type")) {
+             Says(problem.why, "doesn't have a resource type") ||
+             Says(problem.why, "could not find the requested resource")) {
     problem.code = "PL-E047";
     problem.fix = "docs/guides/kubernetes.md says how the operator is installed";
   } else if (!right.empty()) {

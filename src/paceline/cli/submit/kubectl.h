@@ -14,8 +14,8 @@ namespace paceline::cli {
 // "kubectl" and these words, in the namespace of the place.
 std::vector<std::string> Kubectl(const OnPlace& place, std::vector<std::string> words);
 
-// The last line of kubectl's stderr, or of its stdout if stderr is empty. Earlier lines may be
-// failed attempts.
+// What kubectl says of the fields that the API server refuses. Otherwise the last line of its
+// stderr, or of its stdout if stderr is empty; earlier lines may be failed attempts.
 std::string WordsOf(const ToolResult& result);
 
 // Whether kubectl's words say that the API server cannot be reached.

@@ -119,11 +119,11 @@ int SubmitToKubernetes(const Submission& submission, const Environment& environm
   if (made->exit_code != 0) {
     return out.Fail(Refused("the job was not submitted", submission.place, *made));
   }
-  const std::string place =
-      Concat("kubernetes/", submission.place.space.empty() ? "" : submission.place.space + "/",
-             submission.place.job);
+  const std::string place = OnPlaceText(submission.place);
   out.DataLine(place);
-  out.Say(Concat("kubectl get elasticjob ", submission.place.job, " --watch   shows its nodes\n",
+  const std::string& space = submission.place.space;
+  out.Say(Concat("kubectl get elasticjob ", submission.place.job,
+                 space.empty() ? "" : " --namespace " + space, " --watch   shows its nodes\n",
                  "paceline why --on ", place, "   says what happened last"));
   return kExitDone;
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "paceline/model/table_routing.h"
 #include "paceline/ps/row_hash.h"
 #include "paceline/ps/table_spec.h"
 
@@ -25,9 +26,9 @@ struct Share {
 };
 
 // Adds the keys of one table to the shares of the servers: (*shares)[server][index]. `values` are
-// empty, or dim floats for each key.
-inline void DivideKeys(const ps::TableSpec& spec, std::span<const uint64_t> keys,
-                       std::span<const float> values, size_t index,
+// empty, or dim floats for each key. `shares` has all servers of the routing.
+inline void DivideKeys(const TableRouting& routing, const ps::TableSpec& spec,
+                       std::span<const uint64_t> keys, std::span<const float> values, size_t index,
                        std::vector<std::vector<Share>>* shares) {
   const ps::TableKey key_of_table = ps::TableKeyOf(spec.name);
   const size_t servers = shares->size();
@@ -35,7 +36,7 @@ inline void DivideKeys(const ps::TableSpec& spec, std::span<const uint64_t> keys
     if (of_server.size() <= index) of_server.resize(index + 1);
   }
   for (size_t i = 0; i < keys.size(); ++i) {
-    const size_t server = servers == 1 ? 0 : ps::PartitionOf(key_of_table, keys[i]) % servers;
+    const size_t server = servers == 1 ? 0 : routing.Of(ps::PartitionOf(key_of_table, keys[i]));
     Share& share = (*shares)[server][index];
     share.keys.push_back(keys[i]);
     share.places.push_back(static_cast<uint32_t>(i));

@@ -26,6 +26,7 @@ class OwnTables final : public Tables {
                            std::span<const ps::TableGradient> gradients) override {
     PushOutcome outcome;
     outcome.answer = holding_.Push(tag, gradients, &outcome.why);
+    if (outcome.answer == ps::PushAnswer::kOverlaps) outcome.parts = holding_.PartsOf(tag);
     return outcome;
   }
 

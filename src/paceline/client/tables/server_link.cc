@@ -2,12 +2,13 @@
 
 #include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
+
+#include "paceline/base/unix_dial.h"
 
 namespace paceline::client {
 namespace {
@@ -18,17 +19,8 @@ constexpr uint64_t kFirstBodyBytes = 256 << 10;
 }  // namespace
 
 void ServerLink::Dial(int64_t now_ns) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (place_.socket.size() >= sizeof(address.sun_path)) {
-    return Break(now_ns, "the path of its socket is too long");
-  }
-  std::memcpy(address.sun_path, place_.socket.data(), place_.socket.size());
-  fd_ = Fd(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const auto* any = reinterpret_cast<const sockaddr*>(&address);
-  if (!fd_.is_open() || ::connect(fd_.get(), any, sizeof(address)) != 0) {
-    return Break(now_ns, std::strerror(errno));
-  }
+  fd_ = DialUnix(place_.socket, SOCK_NONBLOCK);
+  if (!fd_.is_open()) return Break(now_ns, std::strerror(errno));
   step_ = Step::kGreeting;
   Ask({.op = ps::TableOp::kHello},
       ps::EncodeHello({.server = place_.server, .servers = place_.servers, .job = place_.job}));
@@ -38,7 +30,9 @@ void ServerLink::Break(int64_t now_ns, const std::string& why) {
   fd_.Close();
   step_ = Step::kAway;
   tables_.clear();
+  reopened_ = SIZE_MAX;
   inits_done_ = 0;
+  is_old_init_ = is_old_open_ = false;
   unsent_.clear();
   sent_ = 0;
   head_bytes_.clear();
@@ -67,6 +61,19 @@ void ServerLink::KeepInit(uint32_t table, uint32_t count, std::string body) {
   const bool is_done = inits_done_ == inits_.size() && step_ != Step::kAway;
   inits_.push_back({table, count, std::move(body)});
   if (is_done) inits_done_ = inits_.size();
+}
+
+void ServerLink::SetInits(std::vector<KeptInit> inits) {
+  const bool is_done = inits_done_ == inits_.size() && step_ != Step::kAway;
+  is_old_init_ = step_ == Step::kIniting;
+  inits_ = std::move(inits);
+  inits_done_ = is_done ? inits_.size() : 0;
+}
+
+void ServerLink::Reopen() {
+  if (step_ == Step::kAway) return;
+  is_old_open_ = step_ == Step::kOpening;
+  reopened_ = 0;
 }
 
 void ServerLink::Forget() {
@@ -149,10 +156,16 @@ std::optional<ServerLink::Answer> ServerLink::Go(int64_t now_ns,
       if (tables_.size() < specs.size()) {
         step_ = Step::kOpening;
         Ask({.op = ps::TableOp::kOpen}, specs[tables_.size()]);
+      } else if (reopened_ < specs.size()) {
+        step_ = Step::kOpening;
+        Ask({.op = ps::TableOp::kOpen}, specs[reopened_]);
       } else if (inits_done_ < inits_.size()) {
         const KeptInit& init = inits_[inits_done_];
         step_ = Step::kIniting;
-        Ask({.op = ps::TableOp::kInit, .table = tables_[init.table], .count = init.count},
+        Ask({.op = ps::TableOp::kInit,
+             .table = tables_[init.table],
+             .count = init.count,
+             .recovery = version_},
             init.body);
       } else {
         return std::nullopt;
@@ -171,10 +184,18 @@ std::optional<ServerLink::Answer> ServerLink::Go(int64_t now_ns,
     }
     if (head_.number != number_) continue;
     const bool is_wanted = step_ == Step::kCalling && !std::exchange(is_forgotten_, false);
-    if (step_ == Step::kOpening) tables_.push_back(head_.table);
-    if (step_ == Step::kIniting) ++inits_done_;
+    const bool is_moved = head_.op == ps::TableOp::kMoved;
+    const bool is_init = step_ == Step::kIniting && !std::exchange(is_old_init_, false);
+    const bool is_open = step_ == Step::kOpening;
+    if (is_open && tables_.size() < specs.size()) {
+      tables_.push_back(head_.table);
+      is_old_open_ = false;
+    } else if (is_open && !std::exchange(is_old_open_, false)) {
+      ++reopened_;
+    }
+    if (is_init && !is_moved) ++inits_done_;
     step_ = Step::kReady;
-    if (is_wanted) return Answer{head_, body()};
+    if (is_wanted || (is_init && is_moved)) return Answer{head_, body()};
   }
   return std::nullopt;
 }

@@ -31,12 +31,14 @@ class ServerLink {
   };
 
   // Goes on as far as it can without waiting. `specs`: encoded specs of all tables, in the order of
-  // the worker's numbers. An answer to the request, or a refusal of the greeting or of a table.
+  // the worker's numbers. An answer to the request, a refusal of the greeting or of a table, or
+  // newer routing.
   std::optional<Answer> Go(int64_t now_ns, std::span<const std::string> specs);
 
   // All tables are open there and have their first rows, so a request may be made.
   bool IsReady(size_t tables) const {
-    return step_ == Step::kReady && tables_.size() == tables && inits_done_ == inits_.size();
+    return step_ == Step::kReady && tables_.size() == tables && reopened_ >= tables &&
+           inits_done_ == inits_.size();
   }
   bool has_request() const { return step_ == Step::kCalling; }
   // Sends rows of `table`, a number of the worker, once, and again after each new connection: a
@@ -47,6 +49,21 @@ class ServerLink {
   void Send(ps::TableHead head, std::string_view body);
   // The answer is not wanted any more.
   void Forget();
+
+  // First rows of a server, as they were sent. When partitions move, they are divided anew.
+  struct KeptInit {
+    uint32_t table = 0;  // as the worker numbers it
+    uint32_t count = 0;
+    std::string body;
+  };
+  const std::vector<KeptInit>& inits() const { return inits_; }
+  // Instead of the former ones. A server that is connected has them: they moved with the
+  // partitions.
+  void SetInits(std::vector<KeptInit> inits);
+  // The routing that the worker knows; it goes with the first rows.
+  void SetVersion(uint64_t version) { version_ = version; }
+  // Opens the tables again, with other specs.
+  void Reopen();
 
   // What poll is to wait for; fd() < 0: nothing, until retry_ns().
   int fd() const { return fd_.get(); }
@@ -76,14 +93,13 @@ class ServerLink {
   Fd fd_;
   Step step_ = Step::kAway;
   std::vector<uint32_t> tables_;
-  struct KeptInit {
-    uint32_t table = 0;  // as the worker numbers it
-    uint32_t count = 0;
-    std::string body;
-  };
+  size_t reopened_ = SIZE_MAX;  // tables; those below are open with the newest spec
   std::vector<KeptInit> inits_;
-  size_t inits_done_ = 0;  // over this connection
-  uint64_t number_ = 0;    // of the last request
+  size_t inits_done_ = 0;     // over this connection
+  bool is_old_init_ = false;  // the one on its way
+  bool is_old_open_ = false;
+  uint64_t version_ = 0;
+  uint64_t number_ = 0;  // of the last request
   bool is_forgotten_ = false;
   std::string unsent_;
   size_t sent_ = 0;

@@ -15,6 +15,7 @@ class ServerWaits {
  public:
   ServerWaits(size_t servers, int64_t patience_ns) : patience_ns_(patience_ns), waits_(servers) {}
 
+  void Grow(size_t servers) { waits_.resize(servers); }
   // The server owes nothing now.
   void Answered(size_t server, int64_t now_ns);
   // It owes an answer, because of `why`. kSystem: it was away for too long.

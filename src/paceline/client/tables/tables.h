@@ -36,6 +36,8 @@ struct PushOutcome {
   // kSkipped only if all servers skipped the batch. Of several refusals, the first one.
   ps::PushAnswer answer = ps::PushAnswer::kApplied;
   std::string why;  // of a refusal
+  // kOverlaps: the batch in parts, each of which every server has applied or not, as a whole.
+  std::vector<OrdinalRange> parts = {};
 };
 
 struct TableView {

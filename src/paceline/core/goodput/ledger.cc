@@ -11,9 +11,7 @@ namespace {
 
 size_t Index(TimeClass time_class) { return static_cast<size_t>(time_class); }
 
-double Sum(const std::array<double, kTimeClasses>& sums) {
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
+double Sum(const ClassSeconds& sums) { return std::accumulate(sums.begin(), sums.end(), 0.0); }
 
 // part ÷ whole, clamped to 0 … 1 because sums of doubles are not exact; 0 if `whole` is 0.
 double Part(double part, double whole) {
@@ -87,13 +85,30 @@ struct GoodputLedger::Visitor {
   void operator()(const WorldFormed& fact) const {
     for (auto& [id, node] : ledger.nodes_) node.is_seated = fact.world.SeatOf(id) >= 0;
     ledger.has_progressed_ = false;
+    ledger.start_ = 0;
+    ledger.start_class_ = ledger.has_world_ ? TimeClass::kRestart : TimeClass::kFirstStart;
     if (!ledger.has_world_) ledger.before_world_ = Sum(ledger.sums_);
-    ledger.Enter(ledger.has_world_ ? TimeClass::kRestart : TimeClass::kFirstStart);
+    ledger.Enter(ledger.start_class_);
     ledger.has_world_ = true;
   }
 
   // A node restarted its ranks itself while there was no master. Nobody recorded when.
-  void operator()(const SoloRestarted&) const { ledger.Enter(TimeClass::kRestart); }
+  void operator()(const SoloRestarted&) const {
+    ledger.start_ = 0;
+    ledger.start_class_ = TimeClass::kRestart;
+    ledger.Enter(TimeClass::kRestart);
+  }
+
+  void operator()(const TimeAccounted& fact) const {
+    const auto since = ledger.told_.Take(fact);
+    if (!since.has_value()) return;
+    PartSeconds told = since->seconds;
+    if (ledger.stage_ == ledger.start_class_) return ledger.DivideStart(&told);
+    const bool steps =
+        ledger.stage_ == TimeClass::kProductive || ledger.stage_ == TimeClass::kRedone;
+    if (steps && since->is_known) return ledger.DivideSteps(told, since->is_first);
+    for (Training& stretch : ledger.training_) stretch.is_divided = true;
+  }
 
   void operator()(const WorldRunning& fact) const {
     ledger.has_failed_ = false;
@@ -202,12 +217,18 @@ struct GoodputLedger::Visitor {
 
 void GoodputLedger::Fold(const Record& record) {
   const auto* took_over = std::get_if<MasterTookOver>(&record.fact);
-  if (took_over != nullptr && took_over->history != History::kOwn && has_world_) {
+  const TimeClass before = stage_;
+  const bool has_gap = took_over != nullptr && took_over->history != History::kOwn && has_world_;
+  if (has_gap) {
     // The copy of the journal ends somewhere before its master died.
     stage_ = TimeClass::kUnknown;
     training_.clear();
+    told_.Forget();
   }
   Advance(record.at);
+  // Ranks train on without a master, and no record says so. If theirs is no more, its end follows.
+  const bool trained = before == TimeClass::kProductive || before == TimeClass::kRedone;
+  if (has_gap && trained) stage_ = before;
   moved_.clear();
   std::visit(Visitor{*this, record}, record.fact);
 }
@@ -238,17 +259,69 @@ void GoodputLedger::AddTraining(Instant from, Instant until, double slots) {
   const bool steps = stage_ == TimeClass::kProductive || stage_ == TimeClass::kRedone;
   if (!steps || until <= from) return;
   const bool goes_on = !training_.empty() && training_.back().slots == slots &&
-                       training_.back().until == from && training_.back().time_class == stage_;
+                       training_.back().until == from && training_.back().time_class == stage_ &&
+                       !training_.back().is_divided;
   if (!goes_on) {
     if (training_.size() == kTrainingMax) training_.erase(training_.begin());
-    training_.push_back({from, from, slots, stage_});
+    training_.push_back({.since = from, .until = from, .slots = slots, .time_class = stage_});
   }
   training_.back().until = until;
 }
 
 void GoodputLedger::Enter(TimeClass stage) {
   if (stage_ != stage) training_.clear();
+  const bool steps = stage == TimeClass::kProductive || stage == TimeClass::kRedone;
+  if (!steps) EndDivision();
   stage_ = stage;
+}
+
+void GoodputLedger::EndDivision() {
+  overcounted_ += carry_;
+  carry_ = 0;
+}
+
+void GoodputLedger::DivideStart(PartSeconds* told) {
+  constexpr std::pair<TimePart, TimeClass> kParts[] = {{TimePart::kRestore, TimeClass::kRestore},
+                                                       {TimePart::kCompile, TimeClass::kCompile}};
+  for (const auto& [part, time_class] : kParts) {
+    double& seconds = (*told)[static_cast<size_t>(part)];
+    const double taken = std::min(seconds, start_);
+    seconds -= taken;
+    start_ -= taken;
+    sums_[Index(start_class_)] -= taken;
+    sums_[Index(time_class)] += taken;
+  }
+}
+
+void GoodputLedger::DivideSteps(PartSeconds told, bool is_first) {
+  double axis = 0;
+  for (const Training& stretch : training_) axis += stretch.is_divided ? 0 : stretch.length();
+  if (axis <= 0) return;
+  if (is_first) {  // no record stands at the first step, so the start is in it, too
+    double& start = told[static_cast<size_t>(TimePart::kStart)];
+    DivideStart(&told);
+    start = std::max(0.0, start - start_);
+    const double excess = std::accumulate(told.begin(), told.end(), 0.0) - axis;
+    double& work = told[static_cast<size_t>(TimePart::kWork)];
+    work = std::max(0.0, work - std::max(0.0, excess));
+  }
+  const double carried = carry_;
+  carry_ = 0;
+  for (Training& stretch : training_) {
+    if (stretch.is_divided) continue;
+    stretch.is_divided = true;
+    const double share = stretch.length() / axis;
+    PartSeconds part = told;
+    for (double& seconds : part) seconds *= share;
+    double carry = carried * share;
+    const ClassSeconds parts = Divide(part, stretch.length(), &carry);
+    carry_ += carry;
+    divided_ += stretch.length();
+    if (stretch.time_class != TimeClass::kProductive) continue;
+    stretch.parts = parts;
+    for (size_t i = 0; i < kTimeClasses; ++i) sums_[i] += parts[i];
+    sums_[Index(TimeClass::kProductive)] -= Sum(parts);
+  }
 }
 
 int64_t GoodputLedger::OwnStep(int64_t reached, int64_t step) const {
@@ -276,6 +349,7 @@ void GoodputLedger::LearnStep(int64_t step, int64_t count) {
 
 void GoodputLedger::Add(TimeClass time_class, double slot_seconds) {
   sums_[Index(time_class)] += slot_seconds;
+  if (time_class == start_class_) start_ += slot_seconds;
   if (time_class == TimeClass::kProductive) return;
   if (open_) {
     open_->slot_seconds += slot_seconds;
@@ -289,7 +363,7 @@ void GoodputLedger::Move(Instant from, TimeClass time_class, std::vector<Trainin
     Training& stretch = training->back();
     const Instant begin = std::max(from, stretch.since);
     const double moved = (stretch.until - begin).ToSecondsF() * stretch.slots;
-    sums_[Index(stretch.time_class)] -= moved;
+    TakeOut(&stretch, moved, time_class);
     sums_[Index(time_class)] += moved;
     if (stretch.time_class == TimeClass::kProductive) {
       (open_ ? open_->slot_seconds : unclaimed_) += moved;
@@ -298,6 +372,30 @@ void GoodputLedger::Move(Instant from, TimeClass time_class, std::vector<Trainin
     stretch.until = begin;
     if (begin == stretch.since) training->pop_back();
   }
+}
+
+// Lost steps are of all parts alike. A rank that stood still told nothing, or worked as far as it
+// knew: that goes first.
+void GoodputLedger::TakeOut(Training* stretch, double seconds, TimeClass time_class) {
+  const double parts = Sum(stretch->parts);
+  const double own = stretch->length() - parts;
+  double& unknown = stretch->parts[Index(TimeClass::kUnknown)];
+  double share = stretch->length() <= 0 ? 0 : seconds / stretch->length();
+  if (time_class != TimeClass::kRedone) {
+    const double first = std::min(unknown, seconds);
+    unknown -= first;
+    sums_[Index(TimeClass::kUnknown)] -= first;
+    seconds -= first;
+    const double rest = std::max(0.0, seconds - own);
+    share = rest <= 0 ? 0 : std::min(1.0, rest / Sum(stretch->parts));
+  }
+  for (size_t i = 0; i < kTimeClasses; ++i) {
+    const double taken = stretch->parts[i] * share;
+    stretch->parts[i] -= taken;
+    sums_[i] -= taken;
+    seconds -= taken;
+  }
+  sums_[Index(stretch->time_class)] -= seconds;
 }
 
 void GoodputLedger::CloseIncident() {
@@ -331,6 +429,8 @@ void GoodputLedger::Keep(const IncidentCost& incident) {
 // Cheap at any number of records: adds the time since the last one to a copy of the sums.
 GoodputReport GoodputLedger::At(Instant now) const {
   GoodputReport report{.slot_seconds = sums_,
+                       .divided = divided_,
+                       .overcounted = overcounted_ + carry_,
                        .steps_executed = steps_executed_,
                        .steps_redone = steps_redone_,
                        .incidents = incidents_};

@@ -13,6 +13,11 @@
 // no step of the training, or one that begins at 0 again although checkpoints were written, the
 // work since the last checkpoint counts.
 //
+// What the ranks told of their phases (TimeAccounted) divides the stretches of steps, from one such
+// record to the next, and takes restoring and compiling out of the start before them. A world whose
+// ranks told nothing is not divided: its steps are productive as a whole. Repeated steps, hangs and
+// the time after the training are not divided either.
+//
 // Time is counted in slot-seconds. The time of an ended job does not count until it is resumed.
 
 #include <array>
@@ -23,6 +28,7 @@
 
 #include "paceline/base/instant.h"
 #include "paceline/core/goodput/time_class.h"
+#include "paceline/core/goodput/told_time.h"
 #include "paceline/core/record.h"
 
 namespace paceline::core {
@@ -37,7 +43,11 @@ struct IncidentCost {
 };
 
 struct GoodputReport {
-  std::array<double, kTimeClasses> slot_seconds = {};  // by TimeClass
+  ClassSeconds slot_seconds = {};  // by TimeClass
+  // Of the steps that ranks made, how much their phases divided; and what they told in excess of
+  // the time that there was, which is in no class.
+  double divided = 0;
+  double overcounted = 0;
   // Steps of all worlds that have ended, and how many of them were repeated or lost.
   int64_t steps_executed = 0;
   int64_t steps_redone = 0;
@@ -54,7 +64,8 @@ struct GoodputReport {
 class GoodputLedger {
  public:
   static constexpr size_t kIncidentsMax = 64;  // the cheapest are forgotten beyond it
-  static constexpr size_t kTrainingMax = 64;   // stretches that may still move; older ones do not
+  // Stretches that may still move; older ones do not. With a record a minute that is four hours.
+  static constexpr size_t kTrainingMax = 256;
 
   // Records in order of seq.
   void Fold(const Record& record);
@@ -85,6 +96,9 @@ class GoodputLedger {
     Instant until;
     double slots = 0;
     TimeClass time_class = TimeClass::kProductive;
+    bool is_divided = false;  // by what the ranks told, or nothing is known; it does not grow
+    ClassSeconds parts = {};  // of it that are not productive
+    double length() const { return (until - since).ToSecondsF() * slots; }
   };
   // The world that trains.
   struct Running {
@@ -107,6 +121,14 @@ class GoodputLedger {
   void Enter(TimeClass stage);
   void AddTraining(Instant from, Instant until, double slots);
   void Add(TimeClass time_class, double slot_seconds);
+  // Divides the time since the last such record by what the ranks told.
+  void DivideSteps(PartSeconds told, bool is_first);
+  // Takes restoring and compiling out of the start of this world. What has no room there stays in
+  // `*told`.
+  void DivideStart(PartSeconds* told);
+  // Takes so many slot-seconds out of a stretch, its end.
+  void TakeOut(Training* stretch, double seconds, TimeClass time_class);
+  void EndDivision();
   // Takes the time after `from` out of these stretches of steps and adds it to `time_class`.
   void Move(Instant from, TimeClass time_class, std::vector<Training>* training);
   void MoveHere(Instant from, TimeClass time_class) { Move(from, time_class, &training_); }
@@ -131,7 +153,13 @@ class GoodputLedger {
   Slots CountSlots() const;
 
   std::map<NodeId, NodeTime> nodes_;  // joined and not gone
-  std::array<double, kTimeClasses> sums_ = {};
+  ClassSeconds sums_ = {};
+  ToldTime told_;
+  double start_ = 0;  // slot-seconds of this world's start that are in the next class
+  TimeClass start_class_ = TimeClass::kFirstStart;
+  double carry_ = 0;  // see Divide()
+  double divided_ = 0;
+  double overcounted_ = 0;
   double before_world_ = 0;  // the sum of all classes when the first world was formed
   double wanted_ = 0;        // slot-seconds since then
   double wanted_slots_ = 0;  // of the whole job, at the size that was chosen

@@ -354,6 +354,16 @@ TEST_F(GoodputLedgerTest, WhatACopyOfTheJournalLacksIsUnknown) {
   EXPECT_DOUBLE_EQ(report.Of(TimeClass::kUnknown), 4 * 10);
 }
 
+TEST_F(GoodputLedgerTest, AWorldThatTrainsOnUnderALaterMasterIsProductive) {
+  Train();
+  Fold(20, MasterTookOver{.incarnation = 1, .term = 2, .history = History::kCopy});
+  const GoodputReport report = Report(50);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kUnknown), 4 * 10);
+  EXPECT_DOUBLE_EQ(report.Of(TimeClass::kProductive), 4 * 30);
+  Fold(50, WorldEnded{.step = 40, .step_count = 40});
+  EXPECT_DOUBLE_EQ(Report(50).Of(TimeClass::kProductive), 4 * 30);
+}
+
 TEST_F(GoodputLedgerTest, ASizeThatAUserChoseLacksNoSeats) {
   Form(4, {1, 2});
   Fold(14, SizeChosen{.nodes = 1});

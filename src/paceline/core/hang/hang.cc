@@ -4,6 +4,7 @@
 
 #include "paceline/base/mark.h"
 #include "paceline/base/text.h"
+#include "paceline/core/world/drill.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/diagnose/judge.h"
 
@@ -76,6 +77,14 @@ Duration QuietFor(const diagnose::Facts& facts) {
   return quiet;
 }
 
+// The record of the drill that struck one of these ranks; 0: none did.
+RecordSeq DrillOf(const JobState& state, const std::vector<Rank>& culprits) {
+  if (!state.drill.has_value()) return RecordSeq();
+  const bool is_struck =
+      std::find(culprits.begin(), culprits.end(), state.drill->rank) != culprits.end();
+  return is_struck ? DrillBehind(state, state.drill->node, state.drill->rank) : RecordSeq();
+}
+
 void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts, Duration quiet_for) {
   const bool may_act = !acts && !turn.state().spec.only_tells_hangs;
   turn.Emit(HangJudged{.generation = turn.state().world->generation,
@@ -87,7 +96,7 @@ void RecordVerdict(Turn& turn, const Verdict& verdict, bool acts, Duration quiet
                        .quiet_for = quiet_for,
                        .later = may_act ? verdict.later : "",
                        .end_follows = true},
-            {turn.state().world_seq});
+            {turn.state().world_seq, DrillOf(turn.state(), verdict.culprits)});
   if (!acts) {
     turn.watch().hang.told_seq = turn.state().last_seq;
     turn.watch().hang.told_ranks = verdict.culprits;

@@ -357,6 +357,11 @@ class AgentTurn {
     } else if (clean) {
       Settle();
     }
+    // The starter of a spare imports what its ranks will need, before they are wanted.
+    const bool is_idle = m_.assignment_.kind == Kind::kIdle && !Ending();
+    if (is_idle && m_.linked_ && !m_.refused_ && !m_.starter_ready_) AskForStarter();
+    const uint32_t round = is_idle && clean ? m_.assignment_.check_round : 0;
+    if (round > m_.checks_begun_) Do(RunChecks{m_.checks_begun_ = round});
   }
 
   bool IsWantedGeneration(uint32_t local, Generation generation) const {
@@ -426,8 +431,7 @@ class AgentTurn {
       ForgetSpawns("its starter was left for a fresh one");
     }
     if (!m_.starter_ready_) {
-      if (!m_.starter_asked_) Do(StartStarter{false});
-      m_.starter_asked_ = true;
+      AskForStarter();
       return;
     }
     for (const WantedRank& wanted : WantedRanks(assignment)) {
@@ -441,6 +445,11 @@ class AgentTurn {
       }
       Do(SpawnRank{wanted.slot, wanted.rank, OrderFor(assignment, wanted)});
     }
+  }
+
+  void AskForStarter() {
+    if (!m_.starter_asked_) Do(StartStarter{false});
+    m_.starter_asked_ = true;
   }
 
   void CarriedOut(Generation generation) {

@@ -125,10 +125,14 @@ struct ExitAgent {
 struct AgentNote {
   std::string text;
 };
+// Run the checks of the user again: no rank lives here.
+struct RunChecks {
+  uint32_t round = 0;
+};
 
 using AgentAction =
     std::variant<StartStarter, SpawnRank, SignalRank, ReleaseStorePort, HoldStorePort,
-                 ReportRankExit, ReportNow, TellLeaving, ExitAgent, AgentNote>;
+                 ReportRankExit, ReportNow, TellLeaving, ExitAgent, AgentNote, RunChecks>;
 
 class AgentMachine {
  public:
@@ -201,6 +205,7 @@ class AgentMachine {
   std::optional<LeaveAsked> leaving_;
   Instant stop_since_ = Instant::Max();
   bool exited_ = false;
+  uint32_t checks_begun_ = 0;  // the highest round
   uint32_t solo_failures_without_progress_ = 0;
   int64_t step_max_ = -1;  // at the last failure of a rank
   int64_t step_count_max_ = 0;

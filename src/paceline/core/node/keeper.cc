@@ -136,7 +136,8 @@ void Keeper::OnAgentExited(Instant now, const AgentExited& event, Actions* actio
     agent.state = Child::State::kDone;
     const bool is_out = event.code == kExitFenced;
     // Other hosts may train on, and their master is a child of this launcher.
-    if ((is_out && plan_.has_master) || !AllAgentsDone()) return;
+    const bool serves_others = plan_.has_master && !plan_.is_whole_job;
+    if ((is_out && serves_others) || !AllAgentsDone()) return;
     actions->push_back(GiveUp{event.code, is_out ? "this host has no place in the job any more"
                                                  : "no agent of this host can run"});
     return;

@@ -193,10 +193,15 @@ TEST_F(KeeperTest, ANodeThatIsTakenOutIsNotStartedAgain) {
   EXPECT_EQ(Names(joined.Step(At(9000), out("a"))), "");
   EXPECT_EQ(Names(joined.Step(At(9010), out("b"))), "give-up ");
   plan_.has_master = true;
+  plan_.is_whole_job = false;
   Keeper first = Started(plan_);
   EXPECT_EQ(Names(first.Step(At(9000), out("a"))), "");
   EXPECT_EQ(Names(first.Step(At(9010), out("b"))), "") << "the other hosts need the master";
   EXPECT_TRUE(first.NextDeadline().is_max());
+  plan_.is_whole_job = true;
+  Keeper alone = Started(plan_);
+  EXPECT_EQ(Names(alone.Step(At(9000), out("a"))), "");
+  EXPECT_EQ(Names(alone.Step(At(9010), out("b"))), "give-up ") << "no other host can join";
 }
 
 TEST_F(KeeperTest, AnAgentWithoutAMasterForTooLongEndsAHostThatOnlyJoined) {

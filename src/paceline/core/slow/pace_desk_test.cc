@@ -2,28 +2,15 @@
 
 #include <gtest/gtest.h>
 
-#include "paceline/core/job.h"
+#include "paceline/core/testing/two_nodes_fixture.h"
 
 namespace paceline::core {
 namespace {
 
-// Two nodes with two ranks each.
-class PaceDeskTest : public ::testing::Test {
+class PaceDeskTest : public TwoNodesTest {
  protected:
-  PaceDeskTest() {
-    Apply({.seq = RecordSeq(1), .fact = JobCreated{}}, &state_);
-    for (const uint32_t id : {1U, 2U}) {
-      Apply({.seq = RecordSeq(1 + id),
-             .fact = NodeJoined{.node = NodeId(id), .name = "n" + std::to_string(id), .slots = 2}},
-            &state_);
-    }
-    Form(1);
-  }
   void Form(uint64_t generation) {
-    WorldFormed formed;
-    formed.world.generation = Generation(generation);
-    formed.world.seats = {{NodeId(1), 0, 2}, {NodeId(2), 2, 2}};
-    Apply({.seq = RecordSeq(3 + generation), .fact = formed}, &state_);
+    TwoNodesTest::Form(generation);
     blocks_ = 0;
   }
   // Every rank has done a block of steps more; rank 3 works longer by `factor`. The answer to the
@@ -49,7 +36,6 @@ class PaceDeskTest : public ::testing::Test {
     return last;
   }
 
-  JobState state_;
   PaceDesk desk_;
   int blocks_ = 0;
 };

@@ -40,16 +40,25 @@ void FailTask(const Record& record, const RankFailed& fact, JobState* state) {
   }
 }
 
+void RefillTasks(JobState* state) {
+  for (TaskState& task : state->tasks) task.budget.failures_without_progress = 0;
+}
+
 void PlaceTasks(const Record& record, const TasksPlaced& fact, JobState* state) {
   const bool is_first = state->tasks.empty();
   std::vector<TaskState> placed;
   placed.reserve(fact.tasks.size());
   for (const Task& task : fact.tasks) {
-    TaskState next{.task = task, .budget = {}, .since = record.at, .failure = RecordSeq()};
+    TaskState next{.task = task,
+                   .budget = {},
+                   .since = record.at,
+                   .placed = record.seq,
+                   .failure = RecordSeq()};
     if (const TaskState* former = FindTask(*state, task.rank)) {
       next.budget = former->budget;
       if (former->task.generation == task.generation) {
         next.since = former->since;
+        next.placed = former->placed;
         next.failure = former->failure;
       } else {
         ++state->restart_count;
@@ -58,6 +67,14 @@ void PlaceTasks(const Record& record, const TasksPlaced& fact, JobState* state) 
     state->generation = std::max(state->generation, task.generation);
     placed.push_back(std::move(next));
   }
+  // An agent takes an order without one of its tasks only if the order is newer than the last one.
+  const bool has_ended =
+      !placed.empty() &&
+      std::any_of(state->tasks.begin(), state->tasks.end(), [&](const auto& was) {
+        return std::none_of(placed.begin(), placed.end(),
+                            [&](const TaskState& one) { return one.task.rank == was.task.rank; });
+      });
+  if (has_ended) state->generation = state->generation.next();
   state->tasks = std::move(placed);
   if (fact.tasks.empty()) {
     state->waiting_for = fact.reason;

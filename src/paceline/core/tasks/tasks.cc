@@ -9,6 +9,7 @@
 #include "paceline/base/text.h"
 #include "paceline/core/next_world.h"
 #include "paceline/core/tasks/task_budget.h"
+#include "paceline/core/tasks/task_scale.h"
 
 namespace paceline::core {
 
@@ -47,7 +48,7 @@ std::vector<Task> Spread(Turn& turn, const std::vector<Candidate>& nodes, Genera
   std::vector<uint32_t> used(nodes.size(), 0);
   std::vector<Task> tasks;
   size_t next = 0;
-  for (const Rank rank : TaskRanks(state.spec.tasks)) {
+  for (const Rank rank : WantedTasks(state)) {
     size_t tried = 0;
     const auto ports = [&](size_t i) -> const std::vector<uint32_t>& {
       return turn.Link(nodes[i].node).task_ports;
@@ -78,7 +79,7 @@ bool PlaceAll(Turn& turn) {
   const std::vector<Candidate> nodes = Candidates(turn);
   uint32_t slots = 0;
   for (const Candidate& node : nodes) slots += node.slots;
-  const uint32_t wanted = state.spec.tasks.count();
+  const auto wanted = static_cast<uint32_t>(WantedTasks(state).size());
   if (nodes.size() < state.spec.nodes_min || slots < wanted) {
     watch.minimum_since = Instant::Max();
     watch.pending = "waits for nodes: " + Counted(nodes.size(), "node") + " with " +
@@ -110,24 +111,60 @@ bool PlaceAll(Turn& turn) {
 
 // ---- a node is gone ----
 
-// Why the node cannot go on with its tasks; "": it can.
-std::string WhyGone(const JobState& state, const NodeState& node) {
-  if (!node.IsMember()) return node.name + " " + node.reason;
-  // It was lost and came back, or was rebooted, since the tasks were placed.
-  return node.cause > state.tasks_seq ? node.name + " " + node.reason : "";
+// Why the task's node cannot go on with it; "": it can.
+std::string WhyGone(const JobState& state, const TaskState& task) {
+  const NodeState* node = state.Find(task.task.node);
+  if (node == nullptr) return "";
+  // Nobody asks for a worker that has ended, except in TensorFlow's static cluster.
+  if (task.task.is_done && state.spec.tasks.has_tables()) return "";
+  // Or it was lost and came back, or was rebooted, since the task was placed.
+  const bool is_gone = !node->IsMember() || node->cause > task.placed;
+  return is_gone ? node->name + " " + node->reason : "";
+}
+
+// Workers learn the new addresses of table servers, so the tasks of a lost node start elsewhere
+// while all others go on. False: there is no room for them, or no other task.
+bool MoveFromLostNode(Turn& turn, RecordSeq cause, const std::string& why) {
+  const JobState& state = turn.state();
+  if (!state.spec.tasks.has_tables()) return false;
+  std::vector<Task> tasks;
+  std::vector<Task> lost;
+  for (const TaskState& one : state.tasks) {
+    (WhyGone(state, one).empty() ? tasks : lost).push_back(one.task);
+  }
+  if (tasks.empty()) return false;
+  std::string names;
+  const Generation next = NextInTerm(turn);
+  for (Task& task : lost) {
+    if (!PlaceTask(turn, tasks, &task)) return false;
+    task.generation = next;
+    ++task.restarts;
+    names += (names.empty() ? "" : ", ") + RankName(task.rank);
+    tasks.push_back(task);
+  }
+  MARK("the tasks of a lost node start on others");
+  std::sort(tasks.begin(), tasks.end(),
+            [](const Task& a, const Task& b) { return a.rank < b.rank; });
+  const bool is_one = lost.size() == 1;
+  turn.Emit(
+      TasksPlaced{.tasks = std::move(tasks),
+                  .reason = names + (is_one ? " starts on another node" : " start elsewhere") +
+                            ", because " + why},
+      {cause});
+  return true;
 }
 
 bool EndBrokenPlacement(Turn& turn) {
   const JobState& state = turn.state();
   for (const TaskState& task : state.tasks) {
-    const NodeState* node = state.Find(task.task.node);
-    if (node == nullptr) continue;
-    const std::string why = WhyGone(state, *node);
+    const std::string why = WhyGone(state, task);
     if (why.empty()) continue;
+    const RecordSeq cause = state.Find(task.task.node)->cause;
+    if (MoveFromLostNode(turn, cause, why)) return true;
     MARK("all tasks are placed anew");
     turn.Emit(TasksPlaced{.tasks = {},
                           .reason = "all tasks start anew with new addresses, because " + why},
-              {node->cause});
+              {cause});
     return true;
   }
   return false;
@@ -143,7 +180,23 @@ const RankReport* ReportOf(Turn& turn, const Task& task) {
   return is_it ? &found->second : nullptr;
 }
 
+// Before a failure: what the job has done since the one before.
+void NoteLeasedWork(Turn& turn) {
+  Watch& watch = turn.watch();
+  std::string work = LeasedWorkSinceFailure(watch);
+  watch.leased_work_before = watch.leased_work;
+  const auto& tasks = turn.state().tasks;
+  const bool has_failed = std::any_of(tasks.begin(), tasks.end(), [](const TaskState& one) {
+    return one.budget.failures_without_progress > 0;
+  });
+  if (work.empty() || !has_failed) return;
+  MARK("leased work forgives failures of tasks");
+  turn.Emit(ProgressMade{.evidence = std::move(work), .is_lasting = true},
+            {turn.state().tasks_seq});
+}
+
 void EmitFailure(Turn& turn, const Task& task, const RankReport& report) {
+  NoteLeasedWork(turn);
   ExitCause cause = report.exit;
   if (cause.is_success()) cause.headline = std::string(kServerEnded);
   turn.Emit(RankFailed{.node = task.node,
@@ -224,7 +277,10 @@ bool StopIfExhausted(Turn& turn) {
     RecoveryDecided decided = Decision(state, task.task, Rung::kStop);
     decided.reason = verdict.reason;
     turn.Emit(std::move(decided), {task.failure});
-    turn.Emit(StopDecided{.exit_code = 1, .grace = Duration(), .reason = std::move(verdict.reason)},
+    // Table servers write a last snapshot, as when the job is stopped.
+    const bool has_tables = state.spec.tasks.has_tables();
+    const Duration grace = has_tables ? state.spec.timers.stop_grace : Duration();
+    turn.Emit(StopDecided{.exit_code = 1, .grace = grace, .reason = std::move(verdict.reason)},
               {state.decision.seq});
     return true;
   }
@@ -298,8 +354,8 @@ bool SettleTasks(Turn& turn) {
   // A node under notice keeps its tasks until it goes: each move would restart all tasks.
   turn.watch().leave_at = Instant::Max();
   if (turn.state().phase == Phase::kWaiting) return PlaceAll(turn);
-  if (EndBrokenPlacement(turn) || NoteEnds(turn) || EndIfDone(turn) || StopIfExhausted(turn) ||
-      RestartFailed(turn)) {
+  if (EndBrokenPlacement(turn) || NoteEnds(turn) || PlaceScaled(turn) || EndIfDone(turn) ||
+      StopIfExhausted(turn) || RestartFailed(turn)) {
     return true;
   }
   TellWhatRuns(turn);
@@ -337,6 +393,8 @@ std::optional<Assignment> TaskAssignment(const JobState& state, NodeId node) {
     assignment.generation = std::max(assignment.generation, task.generation);
   }
   if (assignment.tasks.empty()) return std::nullopt;
+  // An order without a task that has ended must be newer than the one with it.
+  if (state.spec.tasks.has_tables()) assignment.generation = state.generation;
   return assignment;
 }
 

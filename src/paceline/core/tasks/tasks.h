@@ -8,8 +8,9 @@
 //       └───────── a node of a task is gone ─────┘  └── a task failed: a new generation of it
 //
 // The rungs of a task are: here again, at its old address; stop. TensorFlow's cluster is static, so
-// if a node is lost, all tasks are placed anew. A parameter server never ends by itself; the end of
-// the job stops it.
+// if a node is lost, all tasks are placed anew. In a job with table servers only the tasks of that
+// node start on others, if these have room. A server never ends by itself; the end of the job stops
+// it.
 
 #include <optional>
 

@@ -211,6 +211,35 @@ TEST_F(TasksTest, EachTaskHasABudgetOfItsOwn) {
   EXPECT_TRUE(AllRun());
 }
 
+TEST_F(TasksTest, AcknowledgedSamplesForgiveKills) {
+  for (uint64_t i = 1; i <= 20; ++i) {
+    cluster_.Tell(LeasedWorkDone{.samples = 100 * i});
+    End(kPs0, Sigkill());
+    Run(5'000);
+    ASSERT_TRUE(AllRun()) << "kill " << i << ": " << cluster_.job().Pending();
+  }
+  EXPECT_EQ(Of(kPs0).restarts, 20u);
+}
+
+TEST_F(TasksTest, WithoutThemFiveKillsEndTheJob) {
+  cluster_.Tell(LeasedWorkDone{.samples = 100});
+  for (int i = 0; i < 6 && !cluster_.exit_code().has_value(); ++i) {
+    End(kPs0, Sigkill());
+    Run(5'000);
+  }
+  EXPECT_EQ(cluster_.exit_code(), 1);
+}
+
+TEST_F(TasksTest, AcknowledgedSamplesOfOthersDoNotForgiveATaskThatFailsAlike) {
+  for (uint64_t i = 1; i <= 3; ++i) {
+    EXPECT_FALSE(cluster_.exit_code().has_value());
+    cluster_.Tell(LeasedWorkDone{.samples = 100 * i});
+    End(kWorker1, Exit(1, "ValueError: bad label (job.py:7)"));
+    Run(2'000);
+  }
+  EXPECT_EQ(cluster_.exit_code(), 1);
+}
+
 TEST_F(TasksTest, AnAttemptOfTenMinutesForgivesEqualFailures) {
   for (int i = 0; i < 5; ++i) {
     End(kWorker1, Exit(1, "ValueError: rare"));

@@ -10,6 +10,7 @@
 #include "paceline/core/finish.h"
 #include "paceline/core/succession/former_worlds.h"
 #include "paceline/core/tasks/tasks.h"
+#include "paceline/core/world/drill.h"
 #include "paceline/core/world/name_contest.h"
 #include "paceline/core/world/node_check.h"
 #include "paceline/core/world/ranks.h"
@@ -64,6 +65,7 @@ void LoseNode(Turn& turn, const NodeState& node, std::string reason,
   const bool explains = incident.cascade && incident.failure.value() != 0 && in_that_world &&
                         incident.blamed != node.id;
   if (explains) causes.push_back(incident.failure);
+  causes.push_back(DrillBehind(state, node.id));
   turn.Emit(NodeLost{.node = node.id,
                      .name = node.name,
                      .silent_for = std::max(Duration(), turn.now() - link.last_heard),
@@ -350,7 +352,8 @@ void NoteReturn(Turn& turn, NodeId id, uint64_t former_agent) {
   }
   if (living < state.SeatOf(node).rank_count) return;  // their failure is recorded
   MARK("an agent is started again");
-  turn.Emit(AgentReturned{.node = id, .name = node.name, .ranks = living}, {state.world_seq});
+  turn.Emit(AgentReturned{.node = id, .name = node.name, .ranks = living},
+            {state.world_seq, DrillBehind(state, id)});
 }
 
 void OnRegistered(Turn& turn, const NodeRegistered& event) {

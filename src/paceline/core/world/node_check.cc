@@ -77,6 +77,19 @@ std::string WhySlower(const std::vector<std::pair<NodeId, Measured>>& all, size_
   return "";
 }
 
+void OrderChecks(Turn& turn, const NodeState& node, bool is_slow, std::string reason,
+                 RecordSeq cause) {
+  const NodeId id = node.id;
+  turn.Emit(NodeCheckOrdered{.node = id,
+                             .name = node.name,
+                             .round = std::max(node.check_round, turn.Link(id).check.round) + 1,
+                             .is_slow = is_slow,
+                             .reason = std::move(reason)},
+            {cause});
+  if (turn.Link(id).connection) turn.watch().checking.insert(id);
+  turn.TellSoon(id);
+}
+
 }  // namespace
 
 void OnCheckEnded(Turn& turn, const NodeCheckEnded& event) {
@@ -94,7 +107,9 @@ void TakeCheck(Turn& turn, NodeId id) {
   const NodeState* node = turn.state().Find(id);
   Watch& watch = turn.watch();
   if (!link.connection || !node->IsMember()) return;
-  if (link.check.state == NodeCheck::State::kRunning) {
+  // The agent has not heard yet that they are to be run again, or was started anew since.
+  const bool is_old = link.check.round < node->check_round;
+  if (is_old || link.check.state == NodeCheck::State::kRunning) {
     watch.checking.insert(id);
     return;
   }
@@ -105,7 +120,8 @@ void TakeCheck(Turn& turn, NodeId id) {
                         .name = node->name,
                         .ok = is_ok,
                         .reason = link.check.reason,
-                        .numbers = link.check.numbers},
+                        .numbers = link.check.numbers,
+                        .round = link.check.round},
             {node->cause});
   if (is_ok) {
     // Before the first world it is enough to compare once all are there.
@@ -131,17 +147,38 @@ bool CompareHosts(Turn& turn) {
     if (node.status != NodeState::Status::kSpare) continue;
     std::string why = WhySlower(all, i);
     if (why.empty()) continue;
+    if (!node.is_slow_once) {
+      MARK("a slow host is measured once more");
+      OrderChecks(turn, node, /*is_slow=*/true, std::move(why), node.cause);
+      return true;
+    }
     MARK("a host that is much slower than the others is taken out");
+    why += "; it was as slow when it was measured before";
     turn.Emit(NodeChecked{.node = node.id,
                           .name = node.name,
                           .ok = false,
                           .reason = why,
-                          .numbers = node.check->numbers},
+                          .numbers = node.check->numbers,
+                          .round = node.check->round},
               {node.cause});
     EvictNode(turn, node.id, "failed its checks: " + why, {state.last_seq});
     return true;
   }
   return false;
+}
+
+bool NoteMoved(Turn& turn) {
+  const JobState& state = turn.state();
+  if (!state.moved_node.has_value()) return false;
+  const NodeState* node = state.Find(*state.moved_node);
+  // Without a check before, the job has none.
+  const bool is_due =
+      node != nullptr && node->status == NodeState::Status::kSpare && node->check.has_value();
+  if (!is_due) return false;
+  MARK("a host whose ranks were moved is checked again");
+  OrderChecks(turn, *node, /*is_slow=*/false, "a spare has taken its ranks, as it was slow",
+              state.world_seq);
+  return true;
 }
 
 std::string ChecksText(Turn& turn) {
@@ -156,7 +193,8 @@ std::string ChecksText(Turn& turn) {
     if (++named > kNodesNamedMax) return text + "; …";
     text += "; " + node.name +
             (has_failed ? " failed its checks: " + node.check->reason
-                        : std::string(" is being checked"));
+                        : std::string(node.check_round > 0 ? " is being checked once more"
+                                                           : " is being checked"));
   }
   return text;
 }

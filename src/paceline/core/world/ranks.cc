@@ -7,6 +7,7 @@
 #include "paceline/base/text.h"
 #include "paceline/core/budget.h"
 #include "paceline/core/slow/slow.h"
+#include "paceline/core/world/drill.h"
 
 namespace paceline::core {
 
@@ -67,15 +68,6 @@ std::string OtherEvidence(const JobState& state, const Watch& watch, Instant now
   return "";
 }
 
-// Work on leased data since the last failure; empty: none.
-std::string LastingWork(const Watch& watch) {
-  const uint64_t samples = watch.leased_work.samples - watch.leased_work_before.samples;
-  if (samples > 0)
-    return Counted(samples, "leased sample") + " acknowledged since the last failure";
-  if (watch.leased_work.searches == watch.leased_work_before.searches) return "";
-  return "the search for a sample on which workers die went on";
-}
-
 // False while a rank of the world is not there yet. Steps of the others are no progress: a node
 // that cannot start its ranks would be tried for ever.
 bool HasStarted(Turn& turn, uint32_t ended_seats) {
@@ -103,7 +95,7 @@ bool NoteProgress(Turn& turn, uint32_t ended_seats = 0) {
   };
   if (watch.step > state.step_max) return emit(watch.step, "");
   if (!failed) return false;
-  if (std::string work = LastingWork(watch); !work.empty()) {
+  if (std::string work = LeasedWorkSinceFailure(watch); !work.empty()) {
     MARK("leased work counts as progress");
     return emit(watch.step, std::move(work), /*is_lasting=*/true);
   }
@@ -166,7 +158,8 @@ void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
     }
   }
   const HangWatch& hang = turn.watch().hang;
-  std::vector<RecordSeq> causes = {turn.state().world_seq};
+  std::vector<RecordSeq> causes = {turn.state().world_seq,
+                                   DrillBehind(turn.state(), node, rank.rank)};
   // Somebody ended the rank that was named for a hang.
   const bool is_named =
       std::find(hang.told_ranks.begin(), hang.told_ranks.end(), rank.rank) != hang.told_ranks.end();

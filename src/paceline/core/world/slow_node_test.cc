@@ -28,6 +28,7 @@ class SlowNodeTest : public ::testing::Test {
     for (uint32_t node = 1; node <= 2 + spares; ++node) {
       NodeReport report = TestReport("n" + std::to_string(node));
       report.store_port = 30'000 + node;
+      if (is_checked_) report.check.state = NodeCheck::State::kPassed;
       Step(NodeRegistered{ConnectionId(node), report});
     }
     Pass(Duration::Seconds(2));
@@ -90,6 +91,7 @@ class SlowNodeTest : public ::testing::Test {
   int64_t step_ = 0;
   int64_t steps_total_ = 1'000'000;
   bool saves_ = true;
+  bool is_checked_ = false;  // each host has passed its checks
   Job job_;
   std::vector<Record> records_;
 };
@@ -106,6 +108,45 @@ TEST_F(SlowNodeTest, ASpareTakesItsRanksOnceItIsSlowForLong) {
   Job again;
   for (const Record& record : records_) again.Restore(record);
   EXPECT_EQ(again.state(), job_.state());
+}
+
+TEST_F(SlowNodeTest, AHostWhoseRanksWereMovedIsCheckedBeforeItIsASpare) {
+  is_checked_ = true;
+  Begin(SlowAct::kReplace);
+  Slow({"n2"});
+  Pass(Duration::Seconds(54));
+  EXPECT_EQ((Names{"n1", "n3"}), Seated());
+  const auto ordered = std::ranges::find_if(
+      records_, [](const Record& record) { return FactName(record.fact) == "node_check_ordered"; });
+  ASSERT_NE(ordered, records_.end());
+  EXPECT_EQ("n2 is checked once more: a spare has taken its ranks, as it was slow",
+            Sentence(*ordered));
+  EXPECT_EQ(1u, DesiredAssignment(job_.state(), NodeId(2)).check_round);
+  EXPECT_FALSE(job_.state().moved_node.has_value());
+  // The other spare is lost: n2 is not a candidate until its checks are over.
+  Step(NodeGone{.name = "n3", .evidence = "was killed", .agent_pid = 1234});
+  EXPECT_EQ(Names{}, Seated());
+  Step(NodeCheckEnded{
+      NodeId(2),
+      ConnectionId(2),
+      {.state = NodeCheck::State::kPassed, .reason = "", .numbers = "", .round = 1}});
+  for (uint32_t tick = 0; tick < 100 && Seated().empty(); ++tick) Pass(Duration::Milliseconds(100));
+  EXPECT_EQ((Names{"n1", "n2"}), Seated());
+  Job again;
+  for (const Record& record : records_) again.Restore(record);
+  EXPECT_EQ(again.state(), job_.state());
+}
+
+TEST_F(SlowNodeTest, AHostWhoseRanksWereMovedAndThatFailsItsChecksIsTakenOut) {
+  is_checked_ = true;
+  Begin(SlowAct::kReplace);
+  Slow({"n2"});
+  Pass(Duration::Seconds(54));
+  Step(NodeCheckEnded{NodeId(2),
+                      ConnectionId(2),
+                      {.state = NodeCheck::State::kFailed, .reason = "fan", .round = 1}});
+  EXPECT_EQ(NodeState::Status::kEvicted, job_.state().Find("n2")->status);
+  EXPECT_EQ((Names{"n1", "n3"}), Seated());
 }
 
 TEST_F(SlowNodeTest, ToldOnlyNothingHappens) {

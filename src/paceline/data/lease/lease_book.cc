@@ -87,8 +87,8 @@ void LeaseBook::Open(DataSet* set) const {
                           .quarantined = set->quarantined.Ranges(),
                           .blamed = set->blamed.All()};
   for (const Partition& one : set->stream.partitions()) snapshot.grown.push_back(one.range);
-  set->ledger = ShardLedger::Restore(set->spec, snapshot,
-                                     set->ledger ? set->ledger->next_lease() : first_lease_);
+  const uint64_t next = set->ledger ? set->ledger->next_lease() : first_lease_;
+  set->ledger = ShardLedger::Restore(set->spec, snapshot, std::max(next, set->ended_leases));
   set->done = {};
 }
 
@@ -156,7 +156,7 @@ void LeaseBook::ApplyOpened(const LeaseFact& fact) {
   set.spec.samples = fact.end;
   set.follows_checkpoints = (fact.begin & 1) != 0;
   set.is_stream = set.spec.by_partition = (fact.begin & 2) != 0;
-  set.has_batches = (fact.begin & 4) != 0;
+  set.trains_tables = (fact.begin & 4) != 0;
   by_name_[set.name] = fact.set;
 }
 
@@ -272,7 +272,7 @@ std::vector<LeaseFact> LeaseBook::Summary() const {
     };
     add({.kind = Kind::kOpened,
          .begin = (set.follows_checkpoints ? 1u : 0u) + (set.is_stream ? 2u : 0u) +
-                  (set.has_batches ? 4u : 0u),
+                  (set.trains_tables ? 4u : 0u),
          .end = set.spec.samples,
          .text = set.name + "\n" + set.terms});
     for (const Partition& one : set.stream.partitions()) {
@@ -383,6 +383,7 @@ void LeaseBook::Handle(Instant now, const LeasePeer& from, const LeaseFrame& fra
 void LeaseBook::PeerGone(Instant now, const LeasePeer& peer, bool is_blamed,
                          LeaseActions* actions) {
   agreements_.Leave(peer);
+  having_.erase(peer);
   Turn(this, now, actions).End(peer, is_blamed);
 }
 

@@ -47,7 +47,7 @@ struct LeaseFact {
   enum class Kind : uint8_t {
     kBooted = 1,  // lease: the first id that this master grants
     // set, end: ordinals, begin: 1 when it follows checkpoints, plus 2 for a stream, plus 4 when
-    // its batches are not divided; text: name, terms
+    // it trains tables; text: name, terms
     kOpened = 2,
     kAcked = 3,        // set, worker, lease, begin, end
     kQuarantined = 4,  // set, begin, end
@@ -117,7 +117,8 @@ class LeaseBook {
   static constexpr size_t kRequestsMax = 1'024;  // of a process, waiting for a lease
   static constexpr size_t kPositionsMax = 16;    // the newest, besides those in storage
   static constexpr size_t kCommittedMax = 256;
-  static constexpr size_t kProgressMax = 2'048;  // leases of a worker whose progress is kept
+  static constexpr size_t kProgressMax = 2'048;      // leases of a worker whose progress is kept
+  static constexpr size_t kHaveBytesMax = 64 << 20;  // of what a table server has
 
   // `job` is part of the positions' names, so that two jobs have different ones.
   explicit LeaseBook(std::string job = "") : job_(std::move(job)) {}
@@ -187,10 +188,11 @@ class LeaseBook {
     LedgerSpec spec;
     bool follows_checkpoints = false;
     bool is_stream = false;
-    LeaseStream stream;         // its partitions
-    bool is_even = false;       // its ranks get equally many ordinals
-    bool has_batches = false;   // that are not divided: it is pushed to tables
-    uint64_t ended_leases = 0;  // ids below are of leases that a lost table server has ended
+    LeaseStream stream;    // its partitions
+    bool is_even = false;  // its ranks get equally many ordinals
+    bool trains_tables = false;
+    // Ids below are of leases that a lost table server has ended. Each loss makes it higher.
+    uint64_t ended_leases = 0;
     // For even sets: ordinals granted to each rank since the rewind, without returned ones. Not
     // durable: each rank reports its number when it opens. In a fresh lineage all are known.
     std::map<uint64_t, uint64_t> granted;
@@ -255,7 +257,8 @@ class LeaseBook {
   std::map<std::string, uint32_t> by_name_;
   std::map<LeasePeer, Session> sessions_;
   Agreements agreements_;
-  std::set<uint64_t> committed_;  // steps
+  std::map<LeasePeer, std::string> having_;  // by table server: what it has told so far
+  std::set<uint64_t> committed_;             // steps
   uint64_t first_lease_ = 1;
   uint64_t facts_ = 0;  // counted over all events
 };

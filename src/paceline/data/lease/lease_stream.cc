@@ -34,6 +34,10 @@ bool LeaseStream::Add(Partition partition) {
 void LeaseStream::AddRefused(OrdinalRange range, const std::string& reason) {
   if (refused_.Covers(range)) return;
   refused_.Add(range);
+  refused_order_.push_back(range);
+  for (; refused_order_.size() > kRefusedMax; refused_order_.pop_front()) {
+    refused_.Remove(refused_order_.front());
+  }
   if (const Partition* at = At(range.begin); at != nullptr && !reason.empty()) {
     reasons_.push_back(
         Concat(at->name, " offset ", at->base + range.begin - at->range.begin, ": ", reason));
@@ -54,6 +58,8 @@ void LeaseStream::Rewind(const IntervalSet& done) {
     gaps_.Remove(range);
     refused_.Remove(range);
   }
+  std::erase_if(refused_order_,
+                [this](const OrdinalRange& range) { return !refused_.Covers(range); });
 }
 
 void LeaseStream::SetEnd(uint64_t end) {

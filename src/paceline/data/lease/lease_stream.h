@@ -28,6 +28,8 @@ struct PartitionView {
 class LeaseStream {
  public:
   static constexpr size_t kReasonsMax = 5;  // the newest
+  // Reports of refused records that are kept, the newest. An endless stream has more and more.
+  static constexpr size_t kRefusedMax = 10'000;
 
   const std::vector<Partition>& partitions() const { return partitions_; }
   const Partition* Find(const std::string& name) const;
@@ -60,6 +62,7 @@ class LeaseStream {
   std::map<std::string, uint64_t> by_name_;
   IntervalSet gaps_;
   IntervalSet refused_;
+  std::deque<OrdinalRange> refused_order_;  // the oldest first
   std::deque<std::string> reasons_;
   std::map<uint64_t, uint64_t> ends_;  // by number
 };

@@ -56,6 +56,7 @@ void LeaseBook::Turn::Take(const LeasePeer& from, const LeaseFrame& frame) {
     case LeaseOp::kReturn: return Return(at, frame);
     case LeaseOp::kFound: return Found(at, frame);
     case LeaseOp::kGap: return Gap(at, frame);
+    case LeaseOp::kWhere: return Where(at, frame);
     default: return;  // not meant for a ledger
   }
 }

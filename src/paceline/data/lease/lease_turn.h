@@ -40,6 +40,7 @@ class LeaseBook::Turn {
   void Mark(const Place& at, const LeaseFrame& frame);
   void Rewind(const Place& at, const LeaseFrame& frame);
   void TablesHave(const LeasePeer& from, const LeaseFrame& frame);
+  void Where(const Place& at, const LeaseFrame& frame);
 
   // A new generation that named no position starts at the beginning.
   void BeginGeneration(const Place& at);

@@ -57,7 +57,7 @@ struct LedgerSpec {
   // a dead worker's leases get no blame, and each ack extends the deadline, which is deadline_min.
   bool by_partition = false;
   // Batches that nobody divides (units.h). A lease is one batch or more, an ack covers whole ones,
-  // and blame and quarantine are of whole ones. Not by_partition.
+  // and blame and quarantine are of whole ones. By partition at most one ordinal.
   Units units = {};
 };
 

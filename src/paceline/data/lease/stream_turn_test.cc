@@ -186,5 +186,19 @@ TEST(StreamTurnTest, APositionOfAnotherLedgerIsTranslated) {
   EXPECT_FALSE(PartitionsFromText("0 x 1 a").has_value());
 }
 
+TEST(LeaseStreamTest, KeepsTheNewestRefusedRecords) {
+  LeaseStream stream;
+  stream.Add({.name = "p", .base = 0, .range = {0, kPartitionOrdinals}});
+  const uint64_t count = LeaseStream::kRefusedMax + 5;
+  for (uint64_t i = 0; i < count; ++i) stream.AddRefused({2 * i, 2 * i + 1}, "why");
+  EXPECT_EQ(stream.refused().total(), LeaseStream::kRefusedMax);
+  EXPECT_FALSE(stream.refused().Covers({8, 9}));
+  EXPECT_TRUE(stream.refused().Covers({10, 11}));
+  IntervalSet done;
+  done.Add({0, 100});
+  stream.Rewind(done);
+  EXPECT_EQ(stream.refused().total(), 45u);
+}
+
 }  // namespace
 }  // namespace paceline

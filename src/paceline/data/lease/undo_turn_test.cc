@@ -6,6 +6,7 @@
 
 #include "paceline/base/text.h"
 #include "paceline/data/lease/lease_book_host.h"
+#include "paceline/data/lease/partition.h"
 #include "paceline/data/lease/set_key.h"
 
 namespace paceline {
@@ -126,6 +127,53 @@ TEST(UndoTurnTest, TheJournalAndItsSummaryRestoreIt) {
   EXPECT_EQ(host.done(), done);
   // Still of a data set whose batches are not divided, before a worker says so again.
   EXPECT_EQ(host.One(kTableServer, Have("")).begin, 10u);
+}
+
+TEST(UndoTurnTest, RecordsOfAStreamAreReadAgainAndNobodyWaitsForThem) {
+  Host host;
+  LeaseOpen live = Batches(0);
+  live.ordinals = kSamplesMax;
+  live.is_stream = true;
+  live.unit = 1;
+  host.Open(kOneWorker, live);
+  host.Say(kOneWorker, {.op = LeaseOp::kFound, .begin = 7, .text = "p"});
+  const LeaseFrame granted = host.Take(kOneWorker);
+  host.Say(kOneWorker, {.op = LeaseOp::kGap,
+                        .flags = LeaseFrame::kBlamed,
+                        .lease = granted.lease,
+                        .begin = 4,
+                        .end = 5,
+                        .text = "refused"});
+  host.Ack(kOneWorker, granted, 6);
+  const LeaseFrame stands = host.One(kOneWorker, {.op = LeaseOp::kWhere, .number = 3});
+  EXPECT_EQ(stands.op, LeaseOp::kStands);
+  EXPECT_EQ(stands.number, 3u);
+  EXPECT_EQ(stands.text, "13 p\n");
+  const LeaseFrame undone = host.One(kTableServer, Have("0-1"));
+  EXPECT_EQ(undone.begin, 4u);
+  EXPECT_EQ(undone.text, "") << "a server that ends need not have them back";
+  EXPECT_TRUE(host.book.Views()[0].quarantined.empty());
+  const LeaseFrame again = host.Take(kOneWorker);
+  EXPECT_EQ(again.begin, 2u);
+  EXPECT_EQ(again.end, kPartitionOrdinals);
+  const LeaseFrame now = host.One(kOneWorker, {.op = LeaseOp::kWhere, .number = 4});
+  EXPECT_EQ(now.text, "9 p\n");
+  EXPECT_NE(now.begin, stands.begin);
+}
+
+TEST(UndoTurnTest, ALongTextComesInSeveralFrames) {
+  Host host;
+  host.Open(kOneWorker, Batches(0));
+  const LeaseFrame granted = host.Take(kOneWorker);
+  host.Ack(kOneWorker, granted, 10);
+  LeaseFrame first = Have("0-4");
+  first.flags = LeaseFrame::kMore;
+  EXPECT_TRUE(host.Say(kTableServer, first).empty());
+  EXPECT_TRUE(host.Say(kTableServer, first).empty()) << "it begins anew";
+  LeaseFrame second = Have("5-9");
+  second.lease = 1;
+  EXPECT_EQ(host.One(kTableServer, second).begin, 0u);
+  EXPECT_EQ(host.done(), 10u);
 }
 
 TEST(UndoTurnTest, AMalformedTextChangesNothing) {

@@ -37,6 +37,7 @@ void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) con
   ++loop.counters_.heartbeats;
   const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
   if (!node.has_value()) return;
+  TakeTimes(*node, message.times);  // before the news that may begin another stretch
   loop.Step(core::NodeReported{.node = *node,
                                .connection = connection,
                                .generation = message.generation,
@@ -52,9 +53,16 @@ void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) con
   if (loop.scale_desk_.Take(now, loop.job_.state(), message.samples)) loop.NoteSizes(now);
 }
 
+void Handlers::TakeTimes(NodeId node, const std::vector<RankTimes>& times) const {
+  const auto told = loop.time_desk_.Take(loop.clock_.Now(), loop.job_.state(), node, times);
+  if (told.has_value()) loop.Step(*told);
+}
+
 void Handlers::Said(ConnectionId connection, const wire::RankEnd& message) const {
   const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
-  if (node.has_value()) loop.Step(core::RankExited{*node, connection, message.rank});
+  if (!node.has_value()) return;
+  if (message.times.has_value()) TakeTimes(*node, {*message.times});
+  loop.Step(core::RankExited{*node, connection, message.rank});
 }
 
 void Handlers::Said(ConnectionId connection, const wire::Leaving& message) const {

@@ -88,6 +88,7 @@ absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
   std::unique_ptr<LeaseHost> host(new LeaseHost);
   LeaseHost* const raw = host.get();
   host->is_placed_ = options.is_placed;
+  host->taken_ = options.taken;
   host->silence_patience_ =
       std::max(Duration(), options.silence_max - wire::LeaseServer::kSilenceMax);
   StoredLeases stored;
@@ -123,6 +124,8 @@ absl::StatusOr<std::unique_ptr<LeaseHost>> LeaseHost::Start(Options options) {
              const Duration patience =
                  is_silent ? raw->silence_patience_ : LeaseBook::kLinkPatience;
              raw->book_.LinkBroken(wire::LeaseServer::Now(), link, patience);
+             std::erase_if(raw->table_servers_,
+                           [link](const LeasePeer& one) { return one.link == link; });
            },
        .round = [raw] { return raw->Round(); }});
   return host;
@@ -139,7 +142,15 @@ void LeaseHost::Heard(wire::LeaseServer::LinkId link, const std::vector<LeaseFra
     const LeasePeer from{link, frame.peer};
     switch (frame.op) {
       case LeaseOp::kPing: break;
+      case LeaseOp::kTablesWatch:
+        table_servers_.insert(from);
+        TellRouting(from);
+        break;
+      case LeaseOp::kTablesTaken:
+        if (const auto taken = ParseTaken(frame.text); taken && taken_) taken_(*taken);
+        break;
       case LeaseOp::kGone:
+        table_servers_.erase(from);
         book_.PeerGone(now, from, (frame.flags & LeaseFrame::kBlamed) != 0, &actions_);
         break;
       case LeaseOp::kShow: Show(from); break;
@@ -196,6 +207,18 @@ void LeaseHost::LookElsewhere(const LeasePeer& from, const LeaseFrame& rewind) {
       book_.Adopt(from, position, FoldLeases(*stored, LeaseBook::JobOf(position)), &actions_);
   LogInfo("lease_position_of_another_job",
           {{"position", position}, {"from", path}, {"adopted", is_adopted}});
+}
+
+void LeaseHost::TellRouting(const LeasePeer& to) {
+  if (routing_.empty()) return;
+  server_->Send(to.link, {.op = LeaseOp::kRouting, .peer = to.peer, .text = routing_});
+}
+
+void LeaseHost::SetRouting(std::string news) {
+  server_->Post([this, news = std::move(news)] {
+    routing_ = news;
+    for (const LeasePeer& one : table_servers_) TellRouting(one);
+  });
 }
 
 void LeaseHost::Show(const LeasePeer& to) {

@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "paceline/data/lease/lease_book.h"
 #include "paceline/master/leases/lease_journal.h"
 #include "paceline/model/job_spec.h"
+#include "paceline/model/table_routing.h"
 #include "paceline/wire/bulk/lease_server.h"
 #include "paceline/wire/security/credentials.h"
 
@@ -43,6 +45,8 @@ class LeaseHost {
     // data can be leased.
     bool is_placed = false;
     std::function<bool()> refuses = {};  // for tests: LeaseJournal::Options
+    // Called on the host's thread: a table server has received partitions.
+    std::function<void(const PartitionsTaken&)> taken = {};
   };
   static absl::StatusOr<std::unique_ptr<LeaseHost>> Start(Options options);
   ~LeaseHost();
@@ -55,6 +59,8 @@ class LeaseHost {
   core::LeasedWorkDone work() const;
   // Any thread. A checkpoint of that step is in storage.
   void Committed(uint64_t step);
+  // Any thread. Tells the table servers which one has which partition: EncodeNews.
+  void SetRouting(std::string news);
 
  private:
   LeaseHost() = default;
@@ -64,6 +70,7 @@ class LeaseHost {
   void Heard(wire::LeaseServer::LinkId link, const std::vector<LeaseFrame>& frames);
   void RefusePlaced(const LeasePeer& to, const LeaseFrame& open);
   void Show(const LeasePeer& to);
+  void TellRouting(const LeasePeer& to);
   Instant Round();
   void Send(const LeaseAnswer& answer);
   void Count(const LeaseFact& fact);
@@ -71,6 +78,9 @@ class LeaseHost {
 
   LeaseBook book_;  // used by the server's thread, as all below
   LeaseActions actions_;
+  std::function<void(const PartitionsTaken&)> taken_;
+  std::string routing_;                // "": there are no tables, or nothing is known yet
+  std::set<LeasePeer> table_servers_;  // that hear of it
   bool is_placed_ = false;
   Duration silence_patience_;        // after a link was closed because it was silent
   std::deque<LeaseAnswer> waiting_;  // until their facts are durable

@@ -133,43 +133,44 @@ std::string Notifier::Run(const std::string& line) {
   child_end.Close();
   if (!child.ok()) return std::string(child.status().message());
   std::string said;
-  const bool has_ended = AwaitEnd(child->pidfd.get(), output.get(), &said);
-  if (!has_ended) {
+  const std::optional<Limit> reached = AwaitEnd(child->pidfd.get(), output.get(), &said);
+  if (reached.has_value()) {
     ::kill(-child->pid, SIGKILL);  // the child leads its session and so its group
     pollfd dead{.fd = child->pidfd.get(), .events = POLLIN, .revents = 0};
     ::poll(&dead, 1, static_cast<int>(std::chrono::milliseconds(kKilledWithin).count()));
   }
   const int status = ReapProcess(child->pid);
-  if (has_ended && status == 0) return "";
-  const bool is_too_late =
-      Clock::now() - began_ >= std::chrono::nanoseconds(options_.timeout.nanoseconds());
-  const std::string killed = is_too_late
-                                 ? Concat("it was killed after ", ToString(options_.timeout))
-                                 : std::string("it was killed because the master ended");
-  const std::string how = has_ended ? EndText(status) : killed;
+  if (!reached.has_value() && status == 0) return "";
+  const std::string how = reached.has_value() ? KilledText(*reached) : EndText(status);
   const std::string_view words = Trimmed(said);
   return words.empty() ? how : Concat(how, "; it said: ", CleanText(std::string(words)));
 }
 
-bool Notifier::AwaitEnd(int pidfd, int output, std::string* said) {
+std::string Notifier::KilledText(const Limit& reached) const {
+  if (reached.is_end_of_master) return "it was killed because the master ended";
+  return Concat("it was killed after ", ToString(options_.timeout));
+}
+
+std::optional<Notifier::Limit> Notifier::AwaitEnd(int pidfd, int output, std::string* said) {
   std::array<pollfd, 2> both{pollfd{.fd = pidfd, .events = POLLIN, .revents = 0},
                              pollfd{.fd = output, .events = POLLIN, .revents = 0}};
   for (;;) {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(Deadline() - Clock::now()).count();
-    if (left <= 0) return false;
+    const Limit limit = LimitNow();
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit.at - Clock::now()).count();
+    if (left <= 0) return limit;
     ::poll(both.data(), both.size(), static_cast<int>(std::min<int64_t>(left, kLookMs)));
     if (both[1].revents != 0) Hear(output, said);
     // Closed by the command, which may run on.
     if ((both[1].revents & POLLHUP) != 0) both[1].fd = -1;
-    if (both[0].revents != 0) return true;
+    if (both[0].revents != 0) return std::nullopt;
   }
 }
 
-Notifier::Clock::time_point Notifier::Deadline() {
+Notifier::Limit Notifier::LimitNow() {
   const Clock::time_point own = began_ + std::chrono::nanoseconds(options_.timeout.nanoseconds());
   const std::lock_guard lock(mutex_);
-  return ending_.has_value() ? std::min(own, *ending_) : own;
+  if (ending_.has_value() && *ending_ < own) return {.at = *ending_, .is_end_of_master = true};
+  return {.at = own, .is_end_of_master = false};
 }
 
 }  // namespace paceline::master

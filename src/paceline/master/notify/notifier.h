@@ -50,9 +50,15 @@ class Notifier {
   void Work();
   // Returns why the command failed; "": it ended with 0.
   std::string Run(const std::string& line);
-  // Until the child has ended or may run no longer. Returns false in the latter case.
-  bool AwaitEnd(int pidfd, int output, std::string* said);
-  Clock::time_point Deadline();
+  // Until when the command that runs may run, and which of the two limits that is.
+  struct Limit {
+    Clock::time_point at;
+    bool is_end_of_master;
+  };
+  Limit LimitNow();
+  // Waits until the child has ended. Returns the limit that came first, if one did.
+  std::optional<Limit> AwaitEnd(int pidfd, int output, std::string* said);
+  std::string KilledText(const Limit& reached) const;
   void Tell(const std::string& why);
 
   const NotifyOptions options_;

@@ -1,5 +1,6 @@
 #include "paceline/master/report/event_row.h"
 
+#include <array>
 #include <cmath>
 #include <type_traits>
 #include <utility>
@@ -107,6 +108,7 @@ struct Filler {
     if (fact.cause.role != ExitCause::Role::kNone) {
       Detail("class", fact.cause.cause_class);
       Detail("role", std::string(RoleName(fact.cause.role)));
+      if (!fact.cause.advice.empty()) Detail("advice", fact.cause.advice);
     }
     if (!fact.cause.headline.empty()) Detail("headline", fact.cause.headline);
     if (!fact.cause.fingerprint.empty()) Detail("fingerprint", fact.cause.fingerprint);
@@ -204,6 +206,30 @@ struct Filler {
                  (task.is_done ? ", done" : ""));
     }
   }
+  void operator()(const core::TasksScaled& fact) {
+    Detail("workers", std::to_string(fact.workers));
+    Detail("servers", std::to_string(fact.servers));
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::TablesMoved& fact) {
+    Detail("from", RankName(TaskRank(TaskKind::kPs, fact.from)));
+    Detail("to", RankName(TaskRank(TaskKind::kPs, fact.to)));
+    Detail("partitions", std::to_string(fact.partitions.size()));
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::NodeCheckOrdered& fact) {
+    event.node = names.Of(fact.node);
+    Detail("round", std::to_string(fact.round));
+    Detail("slow", YesNo(fact.is_slow));
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::DrillStruck& fact) {
+    event.node = names.Of(fact.node);
+    event.generation = fact.generation.value();
+    if (fact.has_rank) event.rank = fact.rank.value();
+    Detail("drill", fact.kind);
+    Detail("reason", fact.reason);
+  }
   void operator()(const core::WishChanged& fact) {
     event.node = fact.name;
     Detail("incarnation", std::to_string(fact.incarnation));
@@ -230,6 +256,14 @@ struct Filler {
   }
   void operator()(const core::RankSlow& fact) { Slow(fact.generation, fact.finding); }
   void operator()(const core::RankNoLongerSlow& fact) { Slow(fact.generation, fact.finding); }
+  void operator()(const core::TimeAccounted& fact) {
+    constexpr std::array<const char*, kTimeParts> kNames = {
+        "start_ms",   "work_ms",    "straggler_ms",  "data_ms", "checkpoint_ms",
+        "restore_ms", "compile_ms", "evaluation_ms", "end_ms"};
+    event.generation = fact.generation.value();
+    Detail("ranks", std::to_string(fact.ranks));
+    for (size_t i = 0; i < kTimeParts; ++i) Detail(kNames[i], std::to_string(fact.spent[i]));
+  }
   void operator()(const core::LossWentBad& fact) {
     event.generation = fact.generation.value();
     event.rank = fact.rank.value();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <string_view>
+#include <variant>
 
 namespace paceline::master {
 namespace {
@@ -19,6 +20,8 @@ bool IsOfIncident(const core::Record& record) {
 }  // namespace
 
 void LastEvents::Fold(const core::Record& record) {
+  // One a minute, of which nothing but goodput reads: they would displace all others.
+  if (std::holds_alternative<core::TimeAccounted>(record.fact)) return;
   newest_.push_back(record);
   if (newest_.size() <= kNewestMax) return;
   if (IsOfIncident(newest_.front())) of_incidents_.push_back(std::move(newest_.front()));

@@ -40,5 +40,14 @@ TEST(LastEvents, AreBounded) {
   EXPECT_EQ(events.Rows({}).size(), LastEvents::kNewestMax + LastEvents::kOfIncidentsMax);
 }
 
+TEST(LastEvents, LeaveOutTheRecordOfEachMinute) {
+  LastEvents events;
+  events.Fold(RecordOf(1, core::NodeLost{.node = NodeId(1)}));
+  for (uint64_t seq = 2; seq <= 1000; ++seq) events.Fold(RecordOf(seq, core::TimeAccounted{}));
+  const std::vector<wire::JobEvent> rows = events.Rows({});
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows.front().kind, "node_lost");
+}
+
 }  // namespace
 }  // namespace paceline::master

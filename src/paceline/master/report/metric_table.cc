@@ -99,13 +99,16 @@ constexpr MetricRow kOfJob[] = {
      .value = [](const Source& s, Of) { return s.status.steps_per_second; }},
     {.name = "goodput_ratio",
      .help = "share of the seated ranks' time since the first world was formed in which steps were "
-             "made that no later attempt repeated; redone steps, detection and restarts do not "
-             "count",
+             "made that no later attempt repeated; redone steps, detection, restarts, evaluation "
+             "and waiting for data, saves and stragglers do not count",
      .value = [](const Source& s, Of) { return s.status.goodput; }},
     {.name = "rank_seconds",
      .label = "class",
-     .values = "productive|wasted_progress|detection|hang|decision|waiting_for_nodes|"
-               "program_startup|infrastructure_recovery|stopping|spare|unknown",
+     .values =
+         "productive|evaluation|unproductive_checkpoint_save|data_loading_sync|straggler_wait|"
+         "wasted_progress|detection|hang|decision|waiting_for_nodes|program_startup|"
+         "infrastructure_recovery|unproductive_checkpoint_restore|compilation|stopping|spare|"
+         "unknown",
      .help = "time of all ranks' places by class, as in `paceline goodput`; a class may lose time "
              "to another one when a failure shows that steps are lost",
      .value = RankSecondsOf},

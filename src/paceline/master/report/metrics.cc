@@ -19,10 +19,11 @@ constexpr std::string_view kMetricsPage = R"page(# Metrics
 This page lists the metrics of a job. For its page in a browser, and for rules and alerts that are
 made of these metrics, see [observability](guides/observability.md). The master serves `GET
 /metrics` (OpenMetrics text) and `GET /healthz` on a loopback address, which `job.json` names as
-`master.http`. Both need the job's token, and a `Host` header that names this host:
+`master.http`. Both need the job's reading token or its token, and a `Host` header that names this
+host:
 
 ```console
-$ curl -H "Authorization: Bearer $(cat RUN_DIR/token)" http://127.0.0.1:PORT/metrics
+$ curl -H "Authorization: Bearer $(cat RUN_DIR/reading_token)" http://127.0.0.1:PORT/metrics
 ```
 
 The address is 127.0.0.1, or ::1 on a host without IPv4. `network.http_port` sets the port; without

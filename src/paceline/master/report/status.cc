@@ -42,7 +42,13 @@ wire::NodeStatus ToStatus(const core::NodeState& node, const core::JobState& sta
   wire::NodeStatus status;
   status.id = node.id.value();
   status.name = node.name;
-  status.state = std::string(core::NodeStatusName(node.status));
+  // A node whose slots hold tasks has no seat in a world, and waits for none either.
+  const bool has_task =
+      std::any_of(state.tasks.begin(), state.tasks.end(),
+                  [&](const core::TaskState& task) { return task.task.node == node.id; });
+  const bool is_busy_spare = has_task && node.status == core::NodeState::Status::kSpare;
+  status.state = std::string(
+      core::NodeStatusName(is_busy_spare ? core::NodeState::Status::kSeated : node.status));
   status.reason = node.reason;
   status.address = node.address;
   if (state.world.has_value()) {

@@ -3,14 +3,31 @@
 
 #include "paceline/base/text.h"
 #include "paceline/plan/axis/axis.h"
+#include "paceline/plan/schedule/schedule.h"
 
 namespace paceline::plan {
 
 std::span<const Axis* const> Axes() {
   static constexpr std::array<const Axis*, kAxisCount> kAll = {
-      &kPipelineAxis,      &kTensorAxis, &kDataAxis,      &kMicroBatchesAxis,
+      &kPipelineAxis,      &kTensorAxis, &kSequenceAxis,  &kDataAxis,    &kMicroBatchesAxis,
       &kVirtualStagesAxis, &kShardAxis,  &kRecomputeAxis, &kScheduleAxis};
   return kAll;
+}
+
+std::optional<uint32_t> NamedValue(AxisId axis, std::string_view name) {
+  if (axis == AxisId::kSchedule) return FindSchedule(name);
+  if (axis == AxisId::kRecompute) return FindRecompute(name);
+  return std::nullopt;
+}
+
+std::string ValueText(AxisId axis, uint32_t value) {
+  if (axis == AxisId::kSchedule && value < Schedules().size()) {
+    return std::string(Schedules()[value]->name);
+  }
+  if (axis == AxisId::kRecompute && value < kRecomputeNames.size()) {
+    return std::string(kRecomputeNames[value]);
+  }
+  return std::to_string(value);
 }
 
 std::string WordsOf(const Shape& shape) {

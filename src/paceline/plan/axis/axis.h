@@ -3,7 +3,9 @@
 // One dimension of a plan's shape: which values are worth trying, and why a value is impossible. To
 // add one: a member of Shape and of AxisId, axis/<name>.cc with its row, the row in axes.cc.
 
+#include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -28,6 +30,7 @@ struct Axis {
 
 extern const Axis kPipelineAxis;
 extern const Axis kTensorAxis;
+extern const Axis kSequenceAxis;
 extern const Axis kDataAxis;
 extern const Axis kMicroBatchesAxis;
 extern const Axis kVirtualStagesAxis;
@@ -37,6 +40,15 @@ extern const Axis kScheduleAxis;
 
 // By AxisId.
 std::span<const Axis* const> Axes();
+
+// The names of the values of Recompute, as plans and wishes have them.
+inline constexpr std::array<std::string_view, 3> kRecomputeNames = {"none", "full", "selective"};
+std::optional<uint32_t> FindRecompute(std::string_view name);
+
+// The value of an axis that has names for its values: "1f1b" of `schedule`. None: no such name.
+std::optional<uint32_t> NamedValue(AxisId axis, std::string_view name);
+// The name of a value, or its number where there is none.
+std::string ValueText(AxisId axis, uint32_t value);
 
 // "pipeline 2, data 4, 8 micro-batches, 1f1b".
 std::string WordsOf(const Shape& shape);

@@ -21,8 +21,8 @@ std::string RefusesVirtualStages(const Scene& scene, const Shape& chosen, uint32
   return kInterleaved.refuses({chosen.pipeline, chosen.micro_batches, value});
 }
 
-// Interleaved stages are only looked at if they are asked for, because the executor cannot carry
-// them out (family/needs.h).
+// Interleaved stages are only looked at if they are asked for, because each cut of them is a
+// simulation.
 std::vector<uint32_t> VirtualStageValues(const Scene&, const Shape&) { return {1}; }
 
 }  // namespace

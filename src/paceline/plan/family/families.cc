@@ -25,7 +25,23 @@ double SavedValues(const TransformerSize& size) {
   return attention + residual + feed_forward;
 }
 
-LayerRow BlockOf(const Family& family, const TransformerSize& size, double value_bytes) {
+// Number of values that selective recomputation keeps of a layer, for each token: the results of
+// the products with weights and of attention. `divided`: those that tensor ranks divide. The others
+// are the results of the two products whose parts are summed.
+struct KeptValues {
+  double divided = 0;
+  double whole = 0;
+};
+
+KeptValues KeptOf(const TransformerSize& size) {
+  const auto width = static_cast<double>(size.attention());
+  const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
+  const double inner = (size.is_gated ? 2 : 1) * static_cast<double>(size.intermediate);
+  return {.divided = width * (2 + 2 * keys) + inner, .whole = 2 * static_cast<double>(size.hidden)};
+}
+
+LayerRow BlockOf(const Family& family, const ModelType& type, const TransformerSize& size,
+                 double value_bytes) {
   const auto hidden = static_cast<double>(size.hidden);
   const auto tokens = static_cast<double>(size.sequence);
   const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
@@ -45,6 +61,15 @@ LayerRow BlockOf(const Family& family, const TransformerSize& size, double value
                            .flops = row.flops,
                            .saved = row.saved - std::min(whole, row.saved),
                            .exchanges = 2};
+  const KeptValues kept = KeptOf(size);
+  row.selective = SelectiveKeep{
+      .kept = static_cast<uint64_t>((kept.divided + kept.whole) * tokens * value_bytes)};
+  row.tensor->kept = static_cast<uint64_t>(kept.divided * tokens * value_bytes);
+  // DTensor saves the gathered inputs of attention and of the feed-forward network. A script that
+  // divides the model itself, as Megatron-LM does, gathers them again while the backward pass
+  // computes.
+  const double gathered = type.has_tensor_plan ? 2 * hidden * tokens * value_bytes : 0;
+  row.tensor->sequence = SequenceSplit{.exchanges = 2, .gathered = static_cast<uint64_t>(gathered)};
   return row;
 }
 
@@ -149,12 +174,13 @@ ModelSummary SummaryOf(const Family& family, const ModelType& type, const Transf
   summary.bytes.compute = value_bytes;
   summary.tensor_divides =
       static_cast<uint32_t>(std::gcd(std::gcd(size.heads, size.key_heads), size.intermediate));
+  summary.sequence_divides = static_cast<uint32_t>(size.sequence);
   const auto output = static_cast<uint64_t>(tokens * hidden * value_bytes);
   summary.rows.push_back({.name = std::string(family.names.embedding),
                           .parameters = static_cast<uint64_t>((words + others) * hidden),
                           .saved = output,
                           .output = output});
-  summary.rows.push_back(BlockOf(family, size, value_bytes));
+  summary.rows.push_back(BlockOf(family, type, size, value_bytes));
   summary.rows.push_back(HeadOf(family, type, size, value_bytes));
   DivideHead(type, size, summary);
   if (size.ties_head) {

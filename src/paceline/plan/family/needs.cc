@@ -7,10 +7,6 @@ namespace paceline::plan {
 
 std::vector<PlanNeed> NeedsOf(std::string_view model_type, const ParallelPlan& plan) {
   std::vector<PlanNeed> needs;
-  if (!plan.stages.empty() && !plan.stages[0].later.empty()) {
-    needs.push_back(
-        {.what = "interleaved stages, which parallelize does not carry out", .only = "vpp=1"});
-  }
   const ModelType* type = FindModelType(model_type);
   if (type == nullptr) return needs;
   const auto add = [&](std::string_view kind, std::string_view only) {

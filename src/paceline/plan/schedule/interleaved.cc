@@ -6,25 +6,21 @@
 
 #include <algorithm>
 
-#include "paceline/base/text.h"
+#include "paceline/plan/schedule/rounds.h"
 #include "paceline/plan/schedule/schedule.h"
 
 namespace paceline::plan {
 namespace {
 
-uint32_t RoundsOf(const PipelineSize& size) {
-  return std::max(1u, size.micro_batches / size.stages);
-}
-
 // Forward passes of a stage before its first backward pass.
 uint32_t WarmUpOf(uint32_t stage, const PipelineSize& size) {
-  const uint32_t round = size.micro_batches / RoundsOf(size);
+  const uint32_t round = MicroBatchesOfRound(size);
   return std::min((size.chunks - 1) * round + 2 * (size.stages - 1 - stage),
                   size.micro_batches * size.chunks);
 }
 
 std::vector<Pass> InRounds(uint32_t stage, const PipelineSize& size) {
-  const uint32_t round = size.micro_batches / RoundsOf(size);
+  const uint32_t round = MicroBatchesOfRound(size);
   const uint32_t all = size.micro_batches * size.chunks;
   const uint32_t warm_up = WarmUpOf(stage, size);
   std::vector<uint32_t> forwards(size.chunks, 0);  // of each chunk, the next micro-batch
@@ -47,13 +43,8 @@ uint32_t PassesAhead(uint32_t stage, const PipelineSize& size) {
   return std::min(WarmUpOf(stage, size) + 1, size.micro_batches * size.chunks);
 }
 
-std::string RefusesRounds(const PipelineSize& size) {
-  if (size.micro_batches < size.stages) {
-    return Concat("interleaved stages need a micro-batch for each of the ", size.stages, " stages");
-  }
-  if (size.micro_batches % RoundsOf(size) == 0) return "";
-  return Concat(size.micro_batches, " micro-batches make no equal rounds over ", size.stages,
-                " interleaved stages");
+std::string RefusesInterleaving(const PipelineSize& size) {
+  return RefusesRounds(size, "interleaved stages need", "interleaved stages");
 }
 
 }  // namespace
@@ -61,6 +52,6 @@ std::string RefusesRounds(const PipelineSize& size) {
 const Schedule kInterleaved = {.name = "interleaved-1f1b",
                                .order = InRounds,
                                .in_flight = PassesAhead,
-                               .refuses = RefusesRounds};
+                               .refuses = RefusesInterleaving};
 
 }  // namespace paceline::plan

@@ -12,7 +12,8 @@
 
 namespace paceline::plan {
 
-enum class PassKind : uint8_t { kForward, kBackward };
+// A backward pass is one pass, or two: of the inputs, and later of the weights.
+enum class PassKind : uint8_t { kForward, kBackward, kInput, kWeight };
 
 struct Pass {
   uint32_t micro_batch = 0;
@@ -43,6 +44,7 @@ extern const Schedule kNoSchedule;  // one stage: passes one after the other
 extern const Schedule kGPipe;
 extern const Schedule kOneForwardOneBackward;
 extern const Schedule kInterleaved;  // 1F1B over several chunks a stage
+extern const Schedule kZeroBubble;   // a backward pass in two parts, over one or several chunks
 
 // Indexed by Shape::schedule; the first is for one stage.
 std::span<const Schedule* const> Schedules();
@@ -54,6 +56,7 @@ struct StageTime {
   double forward = 0;
   double backward = 0;
   double transfer = 0;
+  double weight = 0;  // the part of `backward` for the weights
   // The stage's own work after its last pass: exchange of gradients, optimizer. Of several chunks,
   // the sum counts.
   double after = 0;

@@ -5,8 +5,8 @@
 namespace paceline::plan {
 
 std::span<const Schedule* const> Schedules() {
-  static constexpr std::array<const Schedule*, 4> kAll = {&kNoSchedule, &kGPipe,
-                                                          &kOneForwardOneBackward, &kInterleaved};
+  static constexpr std::array<const Schedule*, 5> kAll = {
+      &kNoSchedule, &kGPipe, &kOneForwardOneBackward, &kInterleaved, &kZeroBubble};
   return kAll;
 }
 

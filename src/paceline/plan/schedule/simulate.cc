@@ -60,9 +60,20 @@ class StepRun {
       return before == kNotDone ? kNotDone : before + times_[at].transfer;
     }
     const double own = chunks_[at].forward[pass.micro_batch];
+    if (pass.kind == PassKind::kWeight) return chunks_[at].backward[pass.micro_batch];
     if (at + 1 == chunks_.size() || own == kNotDone) return own;
     const double next = chunks_[at + 1].backward[pass.micro_batch];
     return next == kNotDone ? kNotDone : next + times_[at + 1].transfer;
+  }
+
+  static double SecondsOf(const StageTime& time, PassKind kind) {
+    switch (kind) {
+      case PassKind::kForward: return time.forward;
+      case PassKind::kBackward: return time.backward;
+      case PassKind::kInput: return time.backward - time.weight;
+      case PassKind::kWeight: return time.weight;
+    }
+    return 0;
   }
 
   bool DoNext(size_t index) {
@@ -72,12 +83,17 @@ class StepRun {
     const size_t at = pass.chunk * stages_.size() + index;
     const double ready = ReadyAt(at, pass);
     if (ready == kNotDone) return false;
-    const bool is_forward = pass.kind == PassKind::kForward;
-    const double seconds = is_forward ? times_[at].forward : times_[at].backward;
+    const double seconds = SecondsOf(times_[at], pass.kind);
     stage.free_at = std::max(stage.free_at, ready) + seconds;
-    (is_forward ? chunks_[at].forward : chunks_[at].backward)[pass.micro_batch] = stage.free_at;
+    if (pass.kind == PassKind::kForward) {
+      chunks_[at].forward[pass.micro_batch] = stage.free_at;
+      ++stage.held;
+    } else {
+      // Weights are what a micro-batch needs its activations for to the end.
+      if (pass.kind != PassKind::kWeight) chunks_[at].backward[pass.micro_batch] = stage.free_at;
+      if (pass.kind != PassKind::kInput) --stage.held;
+    }
     step_.busy[index] += seconds;
-    stage.held += is_forward ? 1 : -1;
     step_.in_flight[index] = std::max(step_.in_flight[index], stage.held);
     ++stage.next;
     return true;

@@ -48,7 +48,7 @@ double GreedySeconds(const Scene& scene, const Shape& shape, const std::vector<u
     seconds = std::max(seconds, replica.cost.step.SecondsFor(static_cast<double>(replica.samples)));
   }
   StageLoad load;
-  for (const LayerRow& layer : scene.layers) load.Add(layer, shape.tensor);
+  for (const LayerRow& layer : scene.layers) load.Add(layer, shape);
   return seconds + ExchangeSeconds(scene, load, shape, seconds / shape.micro_batches);
 }
 
@@ -123,7 +123,7 @@ class AllCuts {
       const StageCost& cost = CostOf(stage);
       first = std::max(first, (shape_.micro_batches - 1) * cost.pass + cost.after);
       sum += cost.pass + 2 * cost.transfer;
-      times.push_back(TimeOf(cost, shape_));
+      times.push_back(TimeOf(cost));
     }
     if (!simulates_) return first + sum;
     return Simulate(times, SizeOf(shape_), *Schedules()[shape_.schedule])->seconds;
@@ -158,7 +158,7 @@ double AllChunks(const Scene& scene, const Shape& shape, PipelineCut& cut) {
 }
 
 double LeastOf(const Scene& scene, const Shape& shape, bool simulates) {
-  if (shape.virtual_stages > 1) {
+  if (IsSimulated(shape)) {
     PipelineCut cut;
     return AllChunks(scene, shape, cut);
   }
@@ -212,6 +212,11 @@ Instance DrawInstance(Prng& prng, const InstanceSize& size) {
     if (prng.Below(10) == 0) row.cut = "drawn";
     if (prng.Below(2) == 0) {
       row.tensor = TensorSplit{row.parameters, row.flops, row.saved / 2, 2};
+      if (prng.Below(2) == 0) row.tensor->sequence = SequenceSplit{1, row.saved / 8};
+    }
+    if (prng.Below(2) == 0) {
+      row.selective = SelectiveKeep{row.saved / 3, prng.Below(2) == 0 ? row.flops / 8 : 0};
+      if (row.tensor) row.tensor->kept = row.saved / 4;
     }
     instance.model.rows.push_back(row);
   }

@@ -77,15 +77,19 @@ std::optional<uint64_t> BodyMax(TableOp op) {
     case TableOp::kRefused: return kText;
     case TableOp::kCounts:
     case TableOp::kExport:
+    case TableOp::kRoute:
     case TableOp::kOpened:
     case TableOp::kInited: return 0;
     case TableOp::kChanged: return sizeof(uint64_t);
+    case TableOp::kGive: return 2 * sizeof(uint64_t);
+    case TableOp::kMoved: return sizeof(uint64_t) + kTablePartitions * sizeof(uint16_t);
     case TableOp::kCounted: return uint64_t{16} << 20;
     case TableOp::kPull:
     case TableOp::kInit:
     case TableOp::kPush:
     case TableOp::kRows:
     case TableOp::kChanges:
+    case TableOp::kGiven:
     case TableOp::kExported: return kTableBodyMax;
   }
   return std::nullopt;
@@ -98,6 +102,7 @@ bool IsCountPossible(const TableHead& head) {
     case TableOp::kPush: return head.count <= kReadsMax;
     case TableOp::kInit:
     case TableOp::kChanges:
+    case TableOp::kGiven:
     case TableOp::kExported: return head.count <= head.bytes / sizeof(uint64_t);
     default: return true;
   }
@@ -213,6 +218,64 @@ std::optional<KeyedRows> DecodeRows(uint32_t keys, uint32_t dim, std::span<const
   return rows;
 }
 
+std::string EncodeRouting(const TableRouting& routing) {
+  std::string body;
+  Put(routing.version(), &body);
+  PutAll(std::span(routing.servers()), &body);
+  return body;
+}
+
+std::optional<TableRouting> DecodeRouting(std::span<const std::byte> body) {
+  Taker taker(body);
+  const auto version = taker.Take<uint64_t>();
+  const auto servers = taker.TakeAll<uint16_t>(kTablePartitions);
+  if (!taker.IsExact()) return std::nullopt;
+  return TableRouting::Of(version, {servers.begin(), servers.end()});
+}
+
+std::string EncodeGive(const GiveRead& give) {
+  std::string body;
+  Put(give.id, &body);
+  Put(give.to, &body);
+  Put(uint32_t{0}, &body);
+  return body;
+}
+
+std::optional<GiveRead> DecodeGive(std::span<const std::byte> body) {
+  Taker taker(body);
+  GiveRead give;
+  give.id = taker.Take<uint64_t>();
+  give.to = taker.Take<uint32_t>();
+  taker.Take<uint32_t>();
+  if (!taker.IsExact() || give.to >= kTableServersMax) return std::nullopt;
+  return give;
+}
+
+std::string EncodeImages(const ImagesRead& images) {
+  std::string body;
+  size_t bytes = (images.images.size() + 1) * sizeof(uint64_t);
+  for (const std::string& image : images.images) bytes += image.size();
+  body.reserve(bytes);
+  Put(images.snapshot, &body);
+  for (const std::string& image : images.images) Put(uint64_t{image.size()}, &body);
+  for (const std::string& image : images.images) body += image;
+  return body;
+}
+
+std::optional<ImagesRead> DecodeImages(uint32_t count, std::span<const std::byte> body) {
+  Taker taker(body);
+  ImagesRead read;
+  read.snapshot = taker.Take<uint64_t>();
+  const auto sizes = taker.TakeAll<uint64_t>(count);
+  for (const uint64_t size : sizes) {
+    const auto image = taker.TakeAll<char>(size);
+    if (taker.is_short()) return std::nullopt;
+    read.images.emplace_back(image.data(), image.size());
+  }
+  if (!taker.IsExact()) return std::nullopt;
+  return read;
+}
+
 std::string EncodePush(const PushTag& tag, std::span<const SentGradient> gradients) {
   std::string body;
   size_t bytes = 48 + tag.batch.size() * 16;
@@ -272,6 +335,33 @@ std::optional<PushRead> DecodePush(uint32_t count, std::span<const std::byte> bo
   }
   if (!taker.IsExact()) return std::nullopt;
   return read;
+}
+
+std::string EncodeOverlap(const Overlap& overlap) {
+  std::string body;
+  body.reserve(8 + overlap.parts.size() * 16 + overlap.why.size());
+  Put(uint64_t{overlap.parts.size()}, &body);
+  for (const OrdinalRange& part : overlap.parts) {
+    Put(part.begin, &body);
+    Put(part.end, &body);
+  }
+  return body + overlap.why;
+}
+
+std::optional<Overlap> DecodeOverlap(std::span<const std::byte> body) {
+  Taker taker(body);
+  const auto parts = taker.Take<uint64_t>();
+  if (parts > body.size() / 16) return std::nullopt;
+  const auto places = taker.TakeAll<uint64_t>(parts * 2);
+  if (taker.is_short()) return std::nullopt;
+  Overlap overlap;
+  for (size_t i = 0; i + 1 < places.size(); i += 2) {
+    if (places[i] >= places[i + 1]) return std::nullopt;
+    overlap.parts.push_back({places[i], places[i + 1]});
+  }
+  const auto rest = body.subspan(8 + parts * 16);
+  overlap.why.assign(reinterpret_cast<const char*>(rest.data()), rest.size());
+  return overlap;
 }
 
 }  // namespace paceline::ps

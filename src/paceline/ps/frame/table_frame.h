@@ -15,6 +15,7 @@
 #include <string_view>
 #include <vector>
 
+#include "paceline/model/table_routing.h"
 #include "paceline/ps/push.h"
 
 namespace paceline::ps {
@@ -30,6 +31,8 @@ enum class TableOp : uint16_t {
   kExport = 7,  // table, count: of a partition; no body
   // table, count: of a page of changed keys, from 0; body: the number of a version
   kChanged = 8,
+  kRoute = 9,  // no body. Answered with kMoved
+  kGive = 10,  // by another server; body: the move's id, and that server's number
   // Sent by a server. `number` is that of the request.
   kWelcome = 65,   // body: a TableHello, of the server
   kOpened = 66,    // table
@@ -41,6 +44,9 @@ enum class TableOp : uint16_t {
   kRefused = 72,   // count: a TableRefusal; body: why
   // count: of keys; body: keys, then their values. Flags: kMore, kAll
   kChanges = 73,
+  kMoved = 74,  // the worker knows older routing; body: an EncodeRouting
+  // To another server. count: of partitions, 0: not now; body: an EncodeImages
+  kGiven = 75,
 };
 
 enum class TableRefusal : uint32_t {
@@ -61,8 +67,10 @@ struct TableHead {
   uint64_t number = 0;  // of the request; rises in each connection
   uint32_t table = 0;   // as the server numbers it
   uint32_t count = 0;
-  uint64_t bytes = 0;     // of the body
-  uint64_t recovery = 0;  // in an answer: the server's recovery number
+  uint64_t bytes = 0;  // of the body
+  // In an answer: the server's recovery number. In a request for rows or with rows: the version of
+  // the routing that the worker knows.
+  uint64_t recovery = 0;
   bool operator==(const TableHead&) const = default;
 };
 
@@ -71,7 +79,7 @@ inline constexpr uint64_t kTableBodyMax = uint64_t{256} << 20;
 // Changed keys of a page, for a table of that dim: about 16 MiB of rows.
 constexpr size_t ChangesAtOnce(uint32_t dim) { return (size_t{4} << 20) / dim + 1; }
 inline constexpr uint32_t kReadsMax = 4'096;  // tables of one pull or push
-inline constexpr uint32_t kTableFramesVersion = 1;
+inline constexpr uint32_t kTableFramesVersion = 2;
 
 // A whole frame. `head.bytes` is set to the body's size. The body has at most kTableBodyMax bytes.
 std::string EncodeFrame(TableHead head, std::string_view body);
@@ -121,6 +129,24 @@ struct KeyedRows {
 };
 std::optional<KeyedRows> DecodeRows(uint32_t keys, uint32_t dim, std::span<const std::byte> body);
 
+std::string EncodeRouting(const TableRouting& routing);
+std::optional<TableRouting> DecodeRouting(std::span<const std::byte> body);
+
+struct GiveRead {
+  uint64_t id = 0;  // of the move
+  uint32_t to = 0;  // the server that asks
+};
+std::string EncodeGive(const GiveRead& give);
+std::optional<GiveRead> DecodeGive(std::span<const std::byte> body);
+
+// Images of partitions, and the number of the giver's next snapshot.
+struct ImagesRead {
+  uint64_t snapshot = 0;
+  std::vector<std::string> images;
+};
+std::string EncodeImages(const ImagesRead& images);
+std::optional<ImagesRead> DecodeImages(uint32_t count, std::span<const std::byte> body);
+
 // A push. The dim of each table is in the body, so that it can be read without knowing the tables.
 struct SentGradient {
   TableGradient gradient;
@@ -132,5 +158,13 @@ struct PushRead {
   std::vector<SentGradient> gradients;
 };
 std::optional<PushRead> DecodePush(uint32_t count, std::span<const std::byte> body);
+
+// The answer to a push that overlaps.
+struct Overlap {
+  std::vector<OrdinalRange> parts;  // Holding::PartsOf
+  std::string why;
+};
+std::string EncodeOverlap(const Overlap& overlap);
+std::optional<Overlap> DecodeOverlap(std::span<const std::byte> body);
 
 }  // namespace paceline::ps

@@ -114,5 +114,39 @@ TEST(TableFrameTest, APushSaysAgainWhatWasWritten) {
   }
 }
 
+TEST(TableFrameTest, AnOverlapSaysAgainWhatWasWritten) {
+  const std::string text = EncodeOverlap({.parts = {{3, 5}, {5, 1'000}}, .why = "in part"});
+  const AlignedBody body(text);
+  const auto read = DecodeOverlap(body.bytes());
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->parts, (std::vector<OrdinalRange>{{3, 5}, {5, 1'000}}));
+  EXPECT_EQ(read->why, "in part");
+  for (size_t size = 0; size < 8 + 2 * 16; ++size) {
+    const AlignedBody cut(std::string_view(text).substr(0, size));
+    EXPECT_FALSE(DecodeOverlap(cut.bytes()).has_value()) << size;
+  }
+  const AlignedBody empty_part(EncodeOverlap({.parts = {{3, 3}}, .why = {}}));
+  EXPECT_FALSE(DecodeOverlap(empty_part.bytes()).has_value());
+}
+
+TEST(TableFrameTest, RoutingAndImagesComeThrough) {
+  TableRouting routing(3);
+  routing.Move({1, 2}, 0);
+  const std::string routed = EncodeRouting(routing);
+  EXPECT_EQ(DecodeRouting(std::as_bytes(std::span(routed))), routing);
+  const std::string asked = EncodeGive({.id = 7, .to = 2});
+  const auto give = DecodeGive(std::as_bytes(std::span(asked)));
+  ASSERT_TRUE(give.has_value());
+  EXPECT_EQ(give->id, 7u);
+  EXPECT_EQ(give->to, 2u);
+  const std::string body = EncodeImages({.snapshot = 9, .images = {"12345678", "", "abc"}});
+  const auto images = DecodeImages(3, std::as_bytes(std::span(body)));
+  ASSERT_TRUE(images.has_value());
+  EXPECT_EQ(images->snapshot, 9u);
+  EXPECT_EQ(images->images, (std::vector<std::string>{"12345678", "", "abc"}));
+  EXPECT_FALSE(DecodeImages(2, std::as_bytes(std::span(body))).has_value());
+  EXPECT_FALSE(DecodeImages(4, std::as_bytes(std::span(body))).has_value());
+}
+
 }  // namespace
 }  // namespace paceline::ps

@@ -77,6 +77,7 @@ constexpr CanaryEntry kCanaries[] = {
     {Canary::kSkipChecks, "skip_checks", "a host whose checks fail is reported as one that passed",
      kBrokenHosts},
     {Canary::kBlameHost, "blame_host", "the step times of a slow host are reported for another"},
+    {Canary::kSwapPhases, "swap_phases", "work is told as evaluation, and evaluation as work"},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

@@ -49,6 +49,7 @@ enum class Canary {
   kOtherSize,            // the master hears another size than the user typed
   kSkipChecks,           // an agent says that its host passed its checks, whatever they said
   kBlameHost,            // the ranks of one host are slow, and another host is called slow
+  kSwapPhases,           // the time of the forward pass is told as evaluation, and the reverse
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

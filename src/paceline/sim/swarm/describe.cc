@@ -18,6 +18,13 @@ std::string Describe(const Assignment& assignment) {
          std::to_string(assignment.first_rank) + " of " + std::to_string(assignment.world_size);
 }
 
+static std::string PhasesText(const PhaseOptions& phases) {
+  if (!phases.is_told) return "";
+  return " phases(evaluation=" + std::to_string(phases.evaluation) +
+         " checkpoint=" + std::to_string(phases.checkpoint) +
+         " data=" + std::to_string(phases.data) + ")";
+}
+
 std::string Describe(const Options& options) {
   const JobSpec& spec = options.spec;
   std::string text =
@@ -66,7 +73,7 @@ std::string Describe(const Options& options) {
     if (options.spec.slow_act == SlowAct::kReplace) text += " replaces";
     text += ")";
   }
-  if (options.checks.is_used) text += " checks";
+  text += PhasesText(options.phases) + (options.checks.is_used ? " checks" : "");
   if (options.plan.is_used) {
     text += " plan(memory=";
     for (const uint64_t bytes : options.plan.memory) text += std::to_string(bytes >> 30) + "G";

@@ -154,6 +154,14 @@ void DrawPace(Prng& prng, const Overrides& overrides, PaceOptions& pace) {
   if (is_drawn && is_slow) pace.slow_rank = rank;
 }
 
+// In every third run the rings tell the time by phase.
+void DrawPhases(Prng& prng, const Overrides& overrides, PhaseOptions& phases) {
+  phases.is_told = prng.Chance(1, 3) || overrides.canary == Canary::kSwapPhases;
+  phases.evaluation = static_cast<uint32_t>(prng.Below(400));
+  phases.checkpoint = static_cast<uint32_t>(prng.Below(150));
+  phases.data = static_cast<uint32_t>(prng.Below(250));
+}
+
 // In half of the runs with step times, a spare takes the ranks of a slow host, and a host is slow
 // instead of a rank.
 void DrawReplacing(Prng& prng, Canary canary, Options& options) {
@@ -316,11 +324,13 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   Prng user = prng.Fork();
   Prng checks = prng.Fork();
   Prng replacing = prng.Fork();
+  Prng phases = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
   DrawSaves(saves, overrides, options);
   DrawPace(pace, overrides, options.pace);
+  DrawPhases(phases, overrides, options.phases);
   DrawPlan(plan, overrides, options);
   if (overrides.canary != Canary::kBlameFast) DrawReplacing(replacing, overrides.canary, options);
   options.checks.is_used =

@@ -1,31 +1,22 @@
 #pragma once
 
 // The server end of the bulk channel: reads only requests, and sends only images that its owner
-// finds for them. One thread a connection, because sending blocks; their number is bounded.
-//
-// A client that does not prove the job's token within kProofPatience is disconnected without an
-// answer. If all places are taken, a new connection replaces the oldest unproven one. If all are
-// proven, the new one is closed, and its client asks again.
+// finds for them. Sending blocks, on the connection's own thread. proven_server.h has the limits.
 
 #include <atomic>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <list>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
-#include <thread>
 
 #include "absl/status/statusor.h"
-#include "paceline/base/fd.h"
 #include "paceline/wire/bulk/bulk_format.h"
 #include "paceline/wire/bulk/bulk_socket.h"
-#include "paceline/wire/bulk/channel_proof.h"
+#include "paceline/wire/bulk/proven_server.h"
 #include "paceline/wire/security/credentials.h"
-#include "paceline/wire/server/listener.h"
 
 namespace paceline::wire {
 
@@ -60,31 +51,16 @@ class BulkServer {
   BulkServer(const BulkServer&) = delete;
   BulkServer& operator=(const BulkServer&) = delete;
 
-  int port() const { return listener_->port(); }
+  int port() const { return server_->port(); }
 
  private:
-  struct Session {
-    Fd handle;  // a second descriptor of the socket, for shutdown
-    bool is_proven = false;
-    bool is_done = false;
-    std::thread thread;
-  };
-
-  BulkServer(Credentials credentials, Source source)
-      : credentials_(std::move(credentials)), source_(std::move(source)) {}
-  void Take(Connection connection);
-  bool MakeRoom();
-  absl::Status Serve(Session* session, Fd fd);
+  explicit BulkServer(Source source) : source_(std::move(source)) {}
+  absl::Status Serve(BulkSocket* socket) const;
   absl::Status Give(BulkSocket* socket, const BulkImage& image, uint64_t first_chunk) const;
-  void Reap();
 
-  const Credentials credentials_;
   const Source source_;
-  std::unique_ptr<BulkTls> tls_;
   std::atomic<bool> is_ending_ = false;
-  std::mutex mutex_;             // guards the sessions, except their threads
-  std::list<Session> sessions_;  // oldest first
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<ProvenServer> server_;
 };
 
 }  // namespace paceline::wire

@@ -8,6 +8,7 @@
 #include "paceline/v1/control.grpc.pb.h"
 #include "paceline/wire/client/client_stream.h"
 #include "paceline/wire/client/dialler.h"
+#include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/from_proto.h"
 #include "paceline/wire/codec/size_proto.h"
@@ -42,6 +43,23 @@ struct ControlClient::Parts {
       RETURN_IF_ERROR(AwaitConnection(channel.get(), options.address, options.credentials, until));
     }
     return pb::Control::NewStub(channel);
+  }
+
+  // Sends a request, and returns the answer.
+  template <class Answer, class Request, class PbRequest, class PbReply>
+  absl::StatusOr<Answer> Ask(const Request& request,
+                             grpc::Status (pb::Control::Stub::*call)(grpc::ClientContext*,
+                                                                     const PbRequest&,
+                                                                     PbReply*)) const {
+    grpc::ClientContext context;
+    ASSIGN_OR_RETURN(const auto stub, Prepare(&context));
+    PbRequest encoded;
+    ToProto(request, &encoded);
+    PbReply reply;
+    RETURN_IF_ERROR(Outcome((stub.get()->*call)(&context, encoded, &reply)));
+    Answer answer;
+    RETURN_IF_ERROR(FromProto(reply, &answer));
+    return answer;
   }
 
   absl::Status Outcome(const grpc::Status& status) const {
@@ -101,15 +119,11 @@ absl::Status ControlClient::Stop(const StopRequest& request) {
 }
 
 absl::StatusOr<ScaleReply> ControlClient::Scale(const ScaleRequest& request) {
-  grpc::ClientContext context;
-  ASSIGN_OR_RETURN(const auto stub, parts_->Prepare(&context));
-  pb::ScaleRequest encoded;
-  ToProto(request, &encoded);
-  pb::ScaleReply reply;
-  RETURN_IF_ERROR(parts_->Outcome(stub->Scale(&context, encoded, &reply)));
-  ScaleReply answer;
-  RETURN_IF_ERROR(FromProto(reply, &answer));
-  return answer;
+  return parts_->Ask<ScaleReply>(request, &pb::Control::Stub::Scale);
+}
+
+absl::StatusOr<DrillReply> ControlClient::Drill(const DrillRequest& request) {
+  return parts_->Ask<DrillReply>(request, &pb::Control::Stub::Drill);
 }
 
 absl::Status ControlClient::WatchEvents(uint64_t from_seq, bool follow,

@@ -46,6 +46,9 @@ class ControlClient {
   // Answered when the choice is durable; the job changes its size later.
   absl::StatusOr<ScaleReply> Scale(const ScaleRequest& request);
 
+  // Answered when the drill is recorded, or refused; the caller strikes then.
+  absl::StatusOr<DrillReply> Drill(const DrillRequest& request);
+
   // Calls `take` for every durable event from `from_seq` (1 = all) on, in order. Without `follow`
   // it returns at the journal's end. With it, it returns when the master ends the stream (job
   // finished), when the connection breaks (UNAVAILABLE: call again with the next seq), or when

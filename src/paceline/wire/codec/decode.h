@@ -86,12 +86,20 @@ inline absl::Status Decode(pb::RestoreOrder::From from, std::string_view field,
   return Shifted(from, field, RestoreOrder::From::kStorage, to);
 }
 inline absl::Status Decode(pb::RankPhase from, std::string_view field, RankPhase* to) {
-  return Shifted(from, field, RankPhase::kEnd, to);
+  return Shifted(from, field, RankPhase::kRestore, to);
 }
 inline absl::Status Decode(pb::Rung from, std::string_view field, core::Rung* to) {
   return Shifted(from, field, core::Rung::kReplaceSlow, to);
 }
+inline absl::Status Decode(pb::DrillLoss from, std::string_view field, DrillLoss* to) {
+  return Shifted(from, field, DrillLoss::kNode, to);
+}
 
+inline absl::Status TakeTerm(uint64_t from, uint64_t* to) {
+  if (from > kTermMax) return Invalid("term", "is out of range");
+  *to = from;
+  return absl::OkStatus();
+}
 inline absl::Status CheckName(std::string_view name, std::string_view field) {
   return IsName(name) ? absl::OkStatus() : Invalid(field, "is not a name");
 }

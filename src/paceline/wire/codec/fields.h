@@ -17,7 +17,7 @@
   F(slow_act_after)
 
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
-  F(fingerprint) F(headline) F(is_final) F(is_repeatable) F(cause_class) F(role)
+  F(fingerprint) F(headline) F(is_final) F(is_repeatable) F(cause_class) F(role) F(advice)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
   F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet) F(is_own_step) \
   F(ended_for)
@@ -32,7 +32,7 @@
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
   F(host) F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) \
   F(term) F(generation)
-#define PACELINE_NODE_CHECK(F) F(state) F(reason) F(numbers)
+#define PACELINE_NODE_CHECK(F) F(state) F(reason) F(numbers) F(round)
 #define PACELINE_JOURNAL_PIECE(F) F(term) F(from) F(is_whole)
 #define PACELINE_JOURNAL_HELD(F) F(taken)
 #define PACELINE_JOURNAL_WANTED(F) F(from)
@@ -40,6 +40,8 @@
 #define PACELINE_BAD_LOSS(F) F(count) F(step) F(value) F(usual)
 #define PACELINE_STEP_SUMS(F) F(steps) F(whole) F(own) F(data) F(waited) F(is_piped)
 #define PACELINE_RANK_SAMPLE(F) F(generation) F(rank) F(shares_batch)
+#define PACELINE_RANK_TIMES(F) F(generation) F(rank) F(has_ended) F(is_piped)
+#define PACELINE_TIME_ACCOUNTED(F) F(generation) F(ranks)
 #define PACELINE_SLOW_FINDING(F) F(node) F(is_whole_node) F(is_data) F(excess) F(cost) \
   F(steps_a_day)
 #define PACELINE_SLOW_STATUS(F) F(sentence) F(excess) F(cost) F(is_data)
@@ -51,7 +53,7 @@
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
   F(rank_count) F(world_size) F(restart_count) F(fresh_starter) F(solo_first) F(solo_last) \
-  F(grace) F(exit_code) F(reason) F(signal) F(is_over)
+  F(grace) F(exit_code) F(reason) F(signal) F(is_over) F(check_round)
 #define PACELINE_REFUSAL(F) F(code) F(what) F(why) F(fix) F(retry)
 
 #define PACELINE_SEAT(F) F(node) F(first_rank) F(rank_count)
@@ -60,7 +62,10 @@
 #define PACELINE_NODE_LOST(F) F(node) F(name) F(silent_for) F(finished) F(explains) F(reason)
 #define PACELINE_NODE_LEFT(F) F(node) F(name) F(reason)
 #define PACELINE_NODE_EVICTED(F) F(node) F(name) F(reason) F(host)
-#define PACELINE_NODE_CHECKED(F) F(node) F(name) F(ok) F(reason) F(numbers)
+#define PACELINE_NODE_CHECKED(F) F(node) F(name) F(ok) F(reason) F(numbers) F(round)
+#define PACELINE_NODE_CHECK_ORDERED(F) F(node) F(name) F(round) F(is_slow) F(reason)
+#define PACELINE_DRILL_STRUCK(F) F(node) F(name) F(generation) F(has_rank) F(rank) F(kind) \
+  F(loss) F(reason)
 #define PACELINE_RANK_FAILED(F) F(node) F(node_name) F(generation) F(rank) F(step) F(step_count) \
   F(charged) F(explains) F(died_for)
 #define PACELINE_RECOVERY_DECIDED(F) F(rung) F(blamed) F(has_blamed) F(blamed_name) F(step) \
@@ -115,11 +120,15 @@
 #define PACELINE_TASK_SPEC(F) F(workers) F(servers) F(evaluators) F(tables)
 #define PACELINE_TASK(F) F(rank) F(node) F(slot) F(generation) F(restarts) F(is_done) F(host) \
   F(port)
+#define PACELINE_TASKS_SCALED(F) F(workers) F(servers) F(reason)
+#define PACELINE_TABLES_MOVED(F) F(from) F(to) F(reason)
 #define PACELINE_TASK_STATUS(F) F(name) F(node) F(state) F(restarts) F(age) F(generation) \
   F(address) F(pid) F(note)
 #define PACELINE_STOP_REQUEST(F) F(why) F(grace) F(exit_code) F(force) F(signal)
-#define PACELINE_SCALE_REQUEST(F) F(nodes) F(at_once) F(dry_run) F(why)
-#define PACELINE_SCALE_REPLY(F) F(refusal)
+#define PACELINE_SCALE_REQUEST(F) F(nodes) F(at_once) F(dry_run) F(why) F(workers) F(servers)
+#define PACELINE_SCALE_REPLY(F) F(refusal) F(workers) F(servers)
+#define PACELINE_DRILL_REQUEST(F) F(kind) F(loss) F(node) F(dry_run) F(why)
+#define PACELINE_DRILL_REPLY(F) F(refusal) F(fix) F(cost)
 #define PACELINE_SIZE_STATUS(F) F(nodes_min) F(nodes_max) F(unit) F(chosen) F(can_keep) \
   F(is_measured) F(mode) F(best) F(advice) F(hindrance)
 #define PACELINE_SIZE_SPEED(F) F(nodes) F(step_seconds) F(error) F(windows)

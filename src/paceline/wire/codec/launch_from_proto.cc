@@ -75,6 +75,7 @@ absl::Status FromProto(const pb::LaunchSpec& from, LaunchSpec* to) {
   to->history_place = from.history_place();
   to->checks.assign(from.checks().begin(), from.checks().end());
   TAKE_GIVEN(check_timeout)
+  to->log_rules.assign(from.log_rules().begin(), from.log_rules().end());
   return Take(from.console(), &to->console);
 }
 

@@ -30,6 +30,8 @@ absl::Status Take(const pb::SlowFinding& from, SlowFinding* to) {
   return is_possible ? absl::OkStatus() : Invalid("finding", "has an impossible number");
 }
 
+uint64_t Milliseconds(Duration duration) { return static_cast<uint64_t>(duration.milliseconds()); }
+
 }  // namespace
 
 void ToProto(const BadLoss& from, pb::BadLoss* to) {
@@ -40,6 +42,13 @@ void ToProto(const BadLoss& from, pb::BadLoss* to) {
 void ToProto(const RankSample& from, pb::RankSample* to) {
   PACELINE_RANK_SAMPLE(PUT)
   Fill(from.sums, to);
+}
+
+void ToProto(const RankTimes& from, pb::RankTimes* to) {
+  PACELINE_RANK_TIMES(PUT)
+  to->set_phase(static_cast<uint32_t>(from.phase));
+  for (const Duration spent : from.times.of) to->add_spent(Milliseconds(spent));
+  to->set_waited(Milliseconds(from.times.waited));
 }
 
 void ToProto(const SlowStatus& from, pb::SlowStatus* to) {
@@ -62,6 +71,11 @@ void Put(const core::RankNoLongerSlow& from, pb::Fact* fact) {
   to->set_generation(from.generation.value());
   Fill(from.finding, to->mutable_finding());
 }
+void Put(const core::TimeAccounted& from, pb::Fact* fact) {
+  auto* to = fact->mutable_time_accounted();
+  PACELINE_TIME_ACCOUNTED(PUT)
+  to->mutable_spent()->Add(from.spent.begin(), from.spent.end());
+}
 void Put(const core::LossWentBad& from, pb::Fact* fact) {
   auto* to = fact->mutable_loss_went_bad();
   to->set_generation(from.generation.value());
@@ -80,6 +94,27 @@ absl::Status FromProto(const pb::BadLoss& from, BadLoss* to) {
 absl::Status FromProto(const pb::RankSample& from, RankSample* to) {
   PACELINE_RANK_SAMPLE(TAKE)
   return Take(from, &to->sums);
+}
+
+// A newer release may tell of more phases than this one knows: they count as unknown.
+absl::Status FromProto(const pb::RankTimes& from, RankTimes* to) {
+  constexpr int kPhasesMax = 64;
+  // 292 years are the most that a Duration has.
+  constexpr uint64_t kMillisecondsMax = uint64_t{1} << 40;
+  PACELINE_RANK_TIMES(TAKE)
+  const auto known = [](uint32_t phase) {
+    return phase < kRankPhases ? phase : static_cast<uint32_t>(RankPhase::kUnknown);
+  };
+  to->phase = static_cast<RankPhase>(known(from.phase()));
+  if (from.spent_size() > kPhasesMax) return Invalid("spent", "has too many phases");
+  if (from.waited() > kMillisecondsMax) return Invalid("waited", "is out of range");
+  to->times.waited = Duration::Milliseconds(static_cast<int64_t>(from.waited()));
+  for (int i = 0; i < from.spent_size(); ++i) {
+    if (from.spent(i) > kMillisecondsMax) return Invalid("spent", "is out of range");
+    to->times.of[known(static_cast<uint32_t>(i))] +=
+        Duration::Milliseconds(static_cast<int64_t>(from.spent(i)));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FromProto(const pb::SlowStatus& from, SlowStatus* to) {
@@ -103,6 +138,16 @@ absl::Status FromProto(const pb::RankSlow& from, core::RankSlow* to) {
 absl::Status FromProto(const pb::RankNoLongerSlow& from, core::RankNoLongerSlow* to) {
   RETURN_IF_ERROR(Decode(from.generation(), "generation", &to->generation));
   return Take(from.finding(), &to->finding);
+}
+absl::Status FromProto(const pb::TimeAccounted& from, core::TimeAccounted* to) {
+  PACELINE_TIME_ACCOUNTED(TAKE)
+  if (from.spent_size() > static_cast<int>(kTimeParts))
+    return Invalid("spent", "has too many parts");
+  for (int i = 0; i < from.spent_size(); ++i) {
+    if (from.spent(i) < 0) return Invalid("spent", "is negative");
+    to->spent[static_cast<size_t>(i)] = from.spent(i);
+  }
+  return absl::OkStatus();
 }
 absl::Status FromProto(const pb::LossWentBad& from, core::LossWentBad* to) {
   RETURN_IF_ERROR(Decode(from.generation(), "generation", &to->generation));

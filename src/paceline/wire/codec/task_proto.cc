@@ -1,5 +1,6 @@
 #include "paceline/wire/codec/task_proto.h"
 
+#include "paceline/model/table_routing.h"
 #include "paceline/wire/codec/decode.h"
 #include "paceline/wire/codec/encode.h"
 
@@ -35,6 +36,13 @@ void ToProto(const core::TasksPlaced& from, pb::TasksPlaced* to) {
   to->set_reason(Encode(from.reason));
 }
 
+void ToProto(const core::TasksScaled& from, pb::TasksScaled* to) { PACELINE_TASKS_SCALED(PUT) }
+
+void ToProto(const core::TablesMoved& from, pb::TablesMoved* to) {
+  PACELINE_TABLES_MOVED(PUT)
+  for (const uint32_t partition : from.partitions) to->add_partitions(partition);
+}
+
 void ToProto(const TaskStatus& from, pb::TaskStatus* to){PACELINE_TASK_STATUS(PUT)}
 
 absl::Status FromProto(const pb::TaskSpec& from, TaskSpec* to) {
@@ -53,6 +61,25 @@ absl::Status FromProto(const TaskList& from, std::vector<Task>* to) {
 absl::Status FromProto(const pb::TasksPlaced& from, core::TasksPlaced* to) {
   RETURN_IF_ERROR(Decode(from.reason(), "reason", &to->reason));
   return FromProto(from.tasks(), &to->tasks);
+}
+
+absl::Status FromProto(const pb::TasksScaled& from, core::TasksScaled* to) {
+  PACELINE_TASKS_SCALED(TAKE)
+  const bool is_possible = to->workers > 0 && to->servers > 0 && to->workers <= kTasksMax &&
+                           to->servers <= kTasksMax && to->workers + to->servers <= kTasksMax;
+  return is_possible ? absl::OkStatus() : Invalid("tasks", "are none or too many");
+}
+
+absl::Status FromProto(const pb::TablesMoved& from, core::TablesMoved* to) {
+  PACELINE_TABLES_MOVED(TAKE)
+  for (const uint32_t partition : from.partitions()) {
+    if (partition >= kTablePartitions) return Invalid("partition", "is out of range");
+    to->partitions.push_back(partition);
+  }
+  if (to->from >= kTableServersMax || to->to >= kTableServersMax) {
+    return Invalid("server", "is out of range");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FromProto(const pb::TaskStatus& from, TaskStatus* to) {

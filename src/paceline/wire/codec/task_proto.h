@@ -19,11 +19,15 @@ using TaskList = google::protobuf::RepeatedPtrField<pb::Task>;
 void ToProto(const TaskSpec& from, pb::TaskSpec* to);
 void ToProto(const std::vector<Task>& from, TaskList* to);
 void ToProto(const core::TasksPlaced& from, pb::TasksPlaced* to);
+void ToProto(const core::TasksScaled& from, pb::TasksScaled* to);
+void ToProto(const core::TablesMoved& from, pb::TablesMoved* to);
 void ToProto(const TaskStatus& from, pb::TaskStatus* to);
 
 absl::Status FromProto(const pb::TaskSpec& from, TaskSpec* to);
 absl::Status FromProto(const TaskList& from, std::vector<Task>* to);
 absl::Status FromProto(const pb::TasksPlaced& from, core::TasksPlaced* to);
+absl::Status FromProto(const pb::TasksScaled& from, core::TasksScaled* to);
+absl::Status FromProto(const pb::TablesMoved& from, core::TablesMoved* to);
 absl::Status FromProto(const pb::TaskStatus& from, TaskStatus* to);
 
 }  // namespace paceline::wire

@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "paceline/wire/codec/checkpoint_proto.h"
+#include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/encode.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
@@ -149,6 +150,12 @@ void Put(const core::JobResumed& from, pb::Fact* fact) {
 void Put(const core::TasksPlaced& from, pb::Fact* fact) {
   ToProto(from, fact->mutable_tasks_placed());
 }
+void Put(const core::TasksScaled& from, pb::Fact* fact) {
+  ToProto(from, fact->mutable_tasks_scaled());
+}
+void Put(const core::TablesMoved& from, pb::Fact* fact) {
+  ToProto(from, fact->mutable_tables_moved());
+}
 void Put(const core::WishChanged& from, pb::Fact* fact) {
   auto* to = fact->mutable_wish_changed();
   PACELINE_WISH_CHANGED(PUT)
@@ -200,9 +207,12 @@ void Put(const Heartbeat& from, pb::AgentMessage* message) {
   PACELINE_HEARTBEAT(PUT)
   for (const RankReport& rank : from.ranks) ToProto(rank, to->add_ranks());
   for (const RankSample& sample : from.samples) ToProto(sample, to->add_samples());
+  for (const RankTimes& times : from.times) ToProto(times, to->add_times());
 }
 void Put(const RankEnd& from, pb::AgentMessage* message) {
-  ToProto(from.rank, message->mutable_rank_end()->mutable_rank());
+  auto* to = message->mutable_rank_end();
+  ToProto(from.rank, to->mutable_rank());
+  if (from.times.has_value()) ToProto(*from.times, to->mutable_times());
 }
 void Put(const Leaving& from, pb::AgentMessage* message) {
   message->mutable_leaving()->set_why(Encode(from.why));
@@ -305,6 +315,7 @@ void ToProto(const LaunchSpec& from, pb::LaunchSpec* to) {
   to->set_history_place(from.history_place);
   for (const std::string& path : from.checks) to->add_checks(path);
   to->set_check_timeout(Encode(from.check_timeout));
+  for (const std::string& path : from.log_rules) to->add_log_rules(path);
   Fill(from.console, to->mutable_console());
 }
 

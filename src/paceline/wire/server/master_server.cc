@@ -8,6 +8,7 @@
 #include "paceline/v1/control.grpc.pb.h"
 #include "paceline/v1/master.grpc.pb.h"
 #include "paceline/wire/client/channel.h"
+#include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/from_proto.h"
 #include "paceline/wire/codec/size_proto.h"
@@ -114,6 +115,20 @@ class ControlRpc final : public v1::Control::CallbackService {
     if (status.ok()) status = ToGrpc(FromProto(*request, &asked.request));
     return Answer(context, status, [&asked, reply](const Call& call) {
       asked.reply = [call, reply](const ScaleReply& result) {
+        ToProto(result, reply);
+        call->Finish(grpc::Status::OK);
+      };
+      return std::move(asked);
+    });
+  }
+
+  grpc::ServerUnaryReactor* Drill(grpc::CallbackServerContext* context,
+                                  const v1::DrillRequest* request, v1::DrillReply* reply) override {
+    grpc::Status status = guard_->Check(*context);
+    DrillAsked asked;
+    if (status.ok()) status = ToGrpc(FromProto(*request, &asked.request));
+    return Answer(context, status, [&asked, reply](const Call& call) {
+      asked.reply = [call, reply](const DrillReply& result) {
         ToProto(result, reply);
         call->Finish(grpc::Status::OK);
       };

@@ -35,6 +35,10 @@ struct ScaleAsked {
   ScaleRequest request;
   std::function<void(ScaleReply)> reply;  // call once, when the choice is durable
 };
+struct DrillAsked {
+  DrillRequest request;
+  std::function<void(DrillReply)> reply;  // call once, when the drill is durable
+};
 struct StopAsked {
   StopRequest request;
   std::function<void(absl::Status)> reply;  // call once, when durable
@@ -69,7 +73,7 @@ struct SupervisorDetached {
 };
 using ServerEvent = std::variant<AgentSaid, AgentDisconnected, StatusAsked, StopAsked, EventsWanted,
                                  WatchEnded, SupervisorAttached, SupervisorSaid, SupervisorDetached,
-                                 StacksAsked, PageAsked, ScaleAsked>;
+                                 StacksAsked, PageAsked, ScaleAsked, DrillAsked>;
 
 struct MasterServerOptions {
   std::string listen;  // HOST:PORT; port 0: any

@@ -51,17 +51,22 @@ class CallCount {
   }
   void End(bool was_open) {
     const std::lock_guard lock(mutex_);
-    --all_;
+    if (--all_ == 0) none_left_.notify_all();
     if (was_open && --open_ == 0) none_open_.notify_all();
   }
   void WaitUntilNoneIsOpen() {
     std::unique_lock lock(mutex_);
     none_open_.wait(lock, [this] { return open_ == 0; });
   }
+  void WaitUntilNoneIsLeft() {
+    std::unique_lock lock(mutex_);
+    none_left_.wait(lock, [this] { return all_ == 0; });
+  }
 
  private:
   mutable std::mutex mutex_;  // guards the counts
   std::condition_variable none_open_;
+  std::condition_variable none_left_;
   uint32_t all_ = 0;
   uint32_t open_ = 0;
 };
@@ -118,7 +123,9 @@ class WayUp {
   Stub stub_;
 };
 
-// What all calls of a relay share.
+// What all calls of a relay share. It outlives them, because its channel may be the last of the
+// process. gRPC's threads run the calls, and a thread of gRPC that frees the last channel waits for
+// its own end, and then uses a queue that it has freed.
 struct CallShare {
   CallCount count;
   WayUp way_up;
@@ -135,10 +142,9 @@ struct CallShare {
 // has failed. So it cannot end while the caller may still send, or while Down writes.
 class RelayedCall {
  public:
-  RelayedCall(grpc::GenericCallbackServerContext* context, WayUp::Stub stub,
-              std::shared_ptr<CallShare> share)
-      : share_(std::move(share)), stub_(std::move(stub)), down_(this), up_(this) {
-    share_->count.Begin();
+  RelayedCall(grpc::GenericCallbackServerContext* context, WayUp::Stub stub, CallShare* share)
+      : share_(*share), stub_(std::move(stub)), down_(this), up_(this) {
+    share_.count.Begin();
     const auto authorization = context->client_metadata().find("authorization");
     up_context_.AddMetadata("authorization",
                             {authorization->second.data(), authorization->second.size()});
@@ -195,7 +201,7 @@ class RelayedCall {
   void MasterOpened(bool ok) {
     if (ok) {
       is_open_ = true;
-      share_->count.Open();
+      share_.count.Open();
       patience_.Cancel();
       down_.StartSendInitialMetadata();
     }
@@ -226,7 +232,7 @@ class RelayedCall {
   }
   void MasterEnded(const grpc::Status& status) {
     patience_.Cancel();
-    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) share_->way_up.Broken(stub_);
+    if (status.error_code() == grpc::StatusCode::UNAVAILABLE) share_.way_up.Broken(stub_);
     const bool is_impatience = !is_open_ && status.error_code() == grpc::StatusCode::CANCELLED;
     down_.Finish(is_impatience
                      ? grpc::Status(grpc::StatusCode::UNAVAILABLE, std::string(kMasterAway))
@@ -237,11 +243,13 @@ class RelayedCall {
   // Parts: Down, Up and the alarm.
   void Release() {
     if (parts_left_.fetch_sub(1) > 1) return;
-    share_->count.End(is_open_);
+    CallShare& share = share_;
+    const bool was_open = is_open_;
     delete this;
+    share.count.End(was_open);
   }
 
-  const std::shared_ptr<CallShare> share_;  // owners: the service, each call of it
+  CallShare& share_;
   const WayUp::Stub stub_;
   std::atomic<int> parts_left_ = 3;
   std::atomic<bool> is_open_ = false;
@@ -271,7 +279,11 @@ class Relay::Service final : public grpc::CallbackGenericService {
         guard_(serving_,
                UnprovenConnections::BoundsFor(options_.listen, options_.unproven_per_peer_max,
                                               options_.calls_max, DescriptorLimit())),
-        share_(new CallShare{.way_up = {options_.master, options_.credentials}}) {}
+        share_{.way_up = {options_.master, options_.credentials}} {}
+  ~Service() override {
+    server_.reset();
+    share_.count.WaitUntilNoneIsLeft();
+  }
 
   absl::Status Start() {
     ASSIGN_OR_RETURN(const auto builder, BeginServer(serving_));
@@ -284,8 +296,8 @@ class Relay::Service final : public grpc::CallbackGenericService {
   int port() const { return server_->port(); }
   void WaitUntilMasterHasGone() {
     do {
-      share_->count.WaitUntilNoneIsOpen();
-    } while (!share_->way_up.AwaitChange());
+      share_.count.WaitUntilNoneIsOpen();
+    } while (!share_.way_up.AwaitChange());
   }
 
  private:
@@ -294,16 +306,16 @@ class Relay::Service final : public grpc::CallbackGenericService {
     // A host that enrolls has no certificate yet. The master checks its token as well.
     grpc::Status status =
         context->method() == kEnroll ? guard_.CheckToken(*context) : guard_.Check(*context);
-    if (status.ok() && share_->count.all() >= options_.calls_max) {
+    if (status.ok() && share_.count.all() >= options_.calls_max) {
       status = {grpc::StatusCode::RESOURCE_EXHAUSTED, "this relay has no room"};
     }
     if (!status.ok()) return new DeniedCall(status);
-    auto stub = share_->way_up.Get();
+    auto stub = share_.way_up.Get();
     if (absl::IsUnavailable(stub.status())) {
       return new DeniedCall({grpc::StatusCode::UNAVAILABLE, std::string(kMasterAway)});
     }
     if (!stub.ok()) return new DeniedCall(ToGrpc(stub.status()));
-    auto* call = new RelayedCall(context, *std::move(stub), share_);  // deletes itself
+    auto* call = new RelayedCall(context, *std::move(stub), &share_);  // deletes itself
     call->Begin();
     return call->down();
   }
@@ -311,8 +323,8 @@ class Relay::Service final : public grpc::CallbackGenericService {
   const RelayOptions options_;
   const ServerCredentials serving_;
   const Guard guard_;
-  const std::shared_ptr<CallShare> share_;  // owners: this, each call
-  std::unique_ptr<JobServer> server_;       // last: its callees must outlive it
+  CallShare share_;
+  std::unique_ptr<JobServer> server_;
 };
 
 Relay::Relay(std::unique_ptr<Service> service) : service_(std::move(service)) {}

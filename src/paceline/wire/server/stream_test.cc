@@ -192,7 +192,7 @@ TEST_F(StreamTest, NoRpcWithoutTheToken) {
       }
     }
   }
-  EXPECT_EQ(methods, 9);
+  EXPECT_EQ(methods, 10);
   EXPECT_GT(failures, FailureLimit::kBurst);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
   const int64_t more = took.count() / FailureLimit::kRefill.nanoseconds();

@@ -1,0 +1,12 @@
+#pragma once
+
+// `paceline drill KIND --job ID`: strikes one rank or node of a job that runs, once.
+
+#include "paceline/cli/command.h"
+
+namespace paceline::cli {
+
+// Returns the exit code. Without --yes it only says what the drill would cost.
+int DrillLiveJob(Invocation& invocation);
+
+}  // namespace paceline::cli
