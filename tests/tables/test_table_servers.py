@@ -153,15 +153,25 @@ def test_a_server_that_is_lost_after_the_last_sample_fails_the_job(job: Job) -> 
     assert "0-399" in job.stderr, job.stderr
 
 
-def test_a_new_run_refuses_a_damaged_part_of_the_rows(job: Job, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_new_run_refuses_a_part_of_the_rows(job: Job, tmp_path: Path, is_gone: bool) -> None:
     begin(job, 200, 10)
     assert job.wait() == 0, job.stderr
-    for path in (job.directory / "tables").glob("ps-1-of-2/*.tables"):
+    tables = job.directory / "tables"
+    for path in tables.glob("ps-1-of-2/*.tables"):
+        if is_gone:
+            path.unlink()
+            continue
         content = path.read_bytes()
         middle = len(content) // 2
         path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1:])
+    exported = job.command("tables", "export", "counts", str(tables), "-o", str(tmp_path / "rows"),
+                           "--json")
+    assert exported.returncode == 5, exported.stderr
+    (note, *_) = json.loads(exported.stdout)["notes"]
+    assert ("no snapshot in" if is_gone else "is damaged") in note, note
     again = Job(tmp_path / "again").be_patient()
-    again.start(["--workers", "2", "--ps", "2", "--tables", str(job.directory / "tables")],
+    again.start(["--workers", "2", "--ps", "2", "--tables", str(tables)],
                 [str(WORKER), "--out", str(tmp_path / "rows.json"), "--samples", "200",
                  "--batch", "10"])
     assert again.wait() == 1

@@ -75,7 +75,7 @@ std::string SnapshotWriter::Add(const Holding& holding, uint32_t partition) {
   return image;
 }
 
-std::string SnapshotWriter::Finish(const Holding& holding) const {
+std::string SnapshotWriter::Finish(const Holding& holding, uint64_t job) const {
   SnapshotIndex index = index_;
   for (uint32_t i = 0; i < holding.tables(); ++i) index.tables.push_back(holding.Spec(i));
   std::sort(index.tables.begin(), index.tables.end(),
@@ -86,6 +86,7 @@ std::string SnapshotWriter::Finish(const Holding& holding) const {
   AppendNumber(written_, &rest);
   AppendNumber(uint64_t{bytes.size()}, &rest);
   AppendNumber(HashOfBytes(bytes), &rest);
+  AppendNumber(job, &rest);
   rest.resize(kSnapshotTrailerBytes - kTrailerHashedFrom, '\0');
   bytes += kTrailerMagic;
   AppendNumber(HashOfBytes(rest), &bytes);
@@ -104,7 +105,8 @@ Result<IndexPlace> ReadTrailer(std::string_view bytes, uint64_t file_bytes) {
   const auto size = cursor.Number<uint64_t>();
   const IndexPlace place{.offset = cursor.Number<uint64_t>(),
                          .size = cursor.Number<uint64_t>(),
-                         .hash = cursor.Number<uint64_t>()};
+                         .hash = cursor.Number<uint64_t>(),
+                         .job = cursor.Number<uint64_t>()};
   if (size != file_bytes) {
     return DamagedFile("it has " + std::to_string(file_bytes) + " bytes, and should have " +
                        std::to_string(size));

@@ -37,8 +37,8 @@ class SnapshotWriter {
   // The next bytes of the file: this partition, which was not added before. The holding may change
   // between two calls.
   std::string Add(const Holding& holding, uint32_t partition);
-  // The last bytes of the file.
-  std::string Finish(const Holding& holding) const;
+  // The last bytes of the file. `job` tells who wrote it: a hash of the job's id, or 0.
+  std::string Finish(const Holding& holding, uint64_t job) const;
 
   uint64_t written() const { return written_; }
 
@@ -47,11 +47,12 @@ class SnapshotWriter {
   uint64_t written_ = 0;
 };
 
-// Where the index of a file lies.
+// Where the index of a file lies, and which job wrote the file.
 struct IndexPlace {
   uint64_t offset = 0;
   uint64_t size = 0;
   uint64_t hash = 0;
+  uint64_t job = 0;
 };
 // `bytes` are the last kSnapshotTrailerBytes of a file. kDamaged.
 Result<IndexPlace> ReadTrailer(std::string_view bytes, uint64_t file_bytes);

@@ -34,7 +34,7 @@ std::string SaveAll(const Holding& holding) {
   std::string file;
   for (uint32_t i = 0; i < kPartitions; ++i) file += writer.Add(holding, i);
   EXPECT_EQ(writer.written(), file.size());
-  return file + writer.Finish(holding);
+  return file + writer.Finish(holding, 7);
 }
 
 Result<SnapshotIndex> IndexOf(std::string_view file) {
@@ -94,7 +94,7 @@ TEST(SnapshotTest, EveryFlippedByteIsFound) {
   EXPECT_TRUE(other.LoadPartition(image).ok());
   SnapshotWriter writer;
   std::string file = writer.Add(holding, 7);
-  file += writer.Finish(holding);
+  file += writer.Finish(holding, 7);
   ASSERT_TRUE(IndexOf(file).ok());
   for (size_t i = image.size(); i < file.size(); ++i) {
     std::string bad = file;

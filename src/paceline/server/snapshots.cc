@@ -102,10 +102,12 @@ std::optional<std::string> ReadAt(int fd, uint64_t offset, uint64_t size) {
 struct OpenFile {
   Fd fd;
   ps::SnapshotIndex index;
+  uint64_t job = 0;
 };
 Result<OpenFile> OpenSnapshot(const std::string& path) {
   OpenFile file{.fd = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)),
-                .index = {}};
+                .index = {},
+                .job = 0};
   struct stat facts {};
   if (!file.fd.is_open() || ::fstat(file.fd.get(), &facts) != 0) {
     return Failure{FailureKind::kSystem, std::strerror(errno), errno};
@@ -124,7 +126,13 @@ Result<OpenFile> OpenSnapshot(const std::string& path) {
   const auto index = ReadAt(file.fd.get(), place.offset, place.size);
   if (!index) return short_file;
   ASSIGN_OR_RETURN(file.index, ps::ReadIndex(*index, place));
+  file.job = place.job;
   return file;
+}
+
+bool HasRows(const ps::SnapshotIndex& index) {
+  return std::any_of(index.partitions.begin(), index.partitions.end(),
+                     [](const auto& one) { return one.second.rows > 0; });
 }
 
 }  // namespace
@@ -184,6 +192,7 @@ absl::StatusOr<Snapshots::Loaded> Snapshots::Load(const ps::PartitionBits& own,
   if (!files.empty()) next_ = files.front().number + 1;
   ps::PartitionBits missing = own;
   std::optional<ps::AppliedSet> common;
+  bool is_from_before = false;  // another job has left rows
   const auto note = [&loaded](const Found& file, const std::string& why) {
     loaded.notes.push_back(
         Concat(file.path, " is damaged, older snapshots are used where there are any: ", why));
@@ -195,6 +204,7 @@ absl::StatusOr<Snapshots::Loaded> Snapshots::Load(const ps::PartitionBits& own,
       note(file, open.failure().message);
       continue;
     }
+    is_from_before |= (setup_.job == 0 || open->job != setup_.job) && HasRows(open->index);
     // A table without a row is open, too, as it was.
     for (const ps::TableSpec& table : open->index.tables) {
       if (const auto opened = holding->Open(table); !opened.ok()) {
@@ -227,6 +237,11 @@ absl::StatusOr<Snapshots::Loaded> Snapshots::Load(const ps::PartitionBits& own,
       }
     }
     if (is_used) loaded.from += Concat(loaded.from.empty() ? "" : ",", file.path);
+  }
+  if (is_from_before && missing.any() && loaded.notes.empty()) {
+    loaded.notes.push_back(Concat("no snapshot in ", setup_.directory, " has ", missing.count(),
+                                  " of the ", own.count(),
+                                  " partitions, though an earlier run has left rows in it"));
   }
   if (missing.none() && common) loaded.applied = *std::move(common);
   return loaded;
@@ -263,7 +278,7 @@ absl::Status Snapshots::Write(const ps::PartitionBits& own, const ps::Holding& h
   for (uint32_t partition = 0; partition < ps::kPartitions; ++partition) {
     if (own.test(partition) && !put(writer.Add(holding, partition))) return fail();
   }
-  if (!put(writer.Finish(holding)) || ::fsync(fd.get()) != 0) return fail();
+  if (!put(writer.Finish(holding, setup_.job)) || ::fsync(fd.get()) != 0) return fail();
   if (::rename(unfinished.c_str(), path.c_str()) != 0) return fail();
   const Fd folder(::open(Folder().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!folder.is_open() || ::fsync(folder.get()) != 0) return FileError("sync", Folder());

@@ -25,6 +25,7 @@ class Snapshots {
  public:
   struct Setup {
     std::string directory;
+    uint64_t job = 0;  // a hash of the job's id; 0: no job, which only reads
     uint32_t server = 0;
     uint32_t servers = 1;  // when the job began; only a part of the folder's name
   };
@@ -33,7 +34,7 @@ class Snapshots {
   struct Loaded {
     uint64_t rows = 0;
     std::string from;                // the files, with commas between them; "": there are none
-    std::vector<std::string> notes;  // of damaged ones
+    std::vector<std::string> notes;  // of damaged and missing ones
     ps::AppliedSet applied;          // what all partitions of this server have applied
   };
   // Loads these partitions, and notes where new files begin. UNAVAILABLE: the directory cannot be

@@ -38,8 +38,8 @@ float ValueOf(ps::Holding* holding, uint64_t key) {
 }
 
 struct Server {
-  Server(const std::string& directory, uint32_t server, uint32_t servers)
-      : own(ShareOf(TableRouting(servers), server)), snapshots({directory, server, servers}) {
+  Server(const std::string& directory, uint32_t server, uint32_t servers, uint64_t job = 1)
+      : own(ShareOf(TableRouting(servers), server)), snapshots({directory, job, server, servers}) {
     auto loading = snapshots.Load(own, &holding);
     EXPECT_TRUE(loading.ok()) << loading.status();
     loaded = *std::move(loading);
@@ -149,6 +149,24 @@ TEST(SnapshotsTest, ALaterRunWithFewFilesDoesNotHideTheRest) {
   for (uint64_t key = 0; key < 50; ++key) {
     EXPECT_EQ(ValueOf(&second.holding, key), IsOf(key, 1, 3) ? 1 : 0) << key;
   }
+}
+
+TEST(SnapshotsTest, PartitionsThatAnEarlierJobWroteAndThatAreGoneAreTold) {
+  const TestDir dir;
+  std::string gone;
+  for (uint32_t server = 0; server < 2; ++server) {
+    Server one(dir.path(), server, 2);
+    for (uint64_t key = 0; key < 50; ++key) CountBatch(&one.holding, key, {key, key + 1});
+    gone = one.Save();
+  }
+  EXPECT_TRUE(Server(dir.path(), 1, 2, 2).loaded.notes.empty()) << "both are there";
+  std::filesystem::remove(gone);
+  EXPECT_TRUE(Server(dir.path(), 1, 2).loaded.notes.empty()) << "the job itself reads them again";
+  EXPECT_TRUE(Server(dir.path(), 0, 2, 2).loaded.notes.empty()) << "its partitions are there";
+  const Server next(dir.path(), 1, 2, 2);
+  ASSERT_EQ(next.loaded.notes.size(), 1u);
+  EXPECT_NE(next.loaded.notes[0].find("has 2048 of the 2048 partitions"), std::string::npos)
+      << next.loaded.notes[0];
 }
 
 // A server that was lost before its tables had a row: all batches come again.

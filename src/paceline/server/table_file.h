@@ -13,7 +13,7 @@ namespace paceline::server {
 struct TableFile {
   uint64_t rows = 0;
   uint32_t dim = 0;
-  std::vector<std::string> notes;  // of damaged snapshots
+  std::vector<std::string> notes;  // of damaged and missing snapshots
 };
 
 // Writes the keys and values of a table, without the optimizer's state, to `path`: a safetensors

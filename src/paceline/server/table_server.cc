@@ -101,8 +101,7 @@ class Server {
   explicit Server(const TableServerOptions& options)
       : options_(options),
         holding_(Salt()),
-        snapshots_(
-            {.directory = options.directory, .server = options.server, .servers = options.servers}),
+        snapshots_({options.directory, Fnv1a(options.job_id), options.server, options.servers}),
         share_({.server = options.server, .generation = options.generation}, &holding_),
         master_(options.lease_socket, options.server),
         taker_(options.socket, Fnv1a(options.job_id), &share_),

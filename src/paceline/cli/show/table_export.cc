@@ -110,13 +110,14 @@ int ExportTableFile(Invocation& invocation) {
                                                   {"table", words[1]},
                                                   {"file", path},
                                                   {"rows", written->rows},
-                                                  {"dim", written->dim}},
+                                                  {"dim", written->dim},
+                                                  {"notes", written->notes}},
                            {.indent = 2}));
   } else {
     out.DataLine(Concat(Visible(words[1]), ": ", written->rows, " rows of ", written->dim,
                         " floats in ", Visible(path)));
   }
-  // A note is about a snapshot that could not be read: rows may be missing, or older.
+  // A note is about a snapshot that is damaged or gone: rows may be missing, or older.
   return written->notes.empty() ? kExitDone : kExitFindings;
 }
 
