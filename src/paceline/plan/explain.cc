@@ -193,9 +193,13 @@ std::string SlowerBecause(const ParallelPlan& other, const ParallelPlan& best) {
 
 std::string WithoutWishes(const ParallelPlan& best, const std::vector<std::string_view>& axes,
                           const ParallelPlan& free) {
-  const double less = 1 - free.predicted.step / best.predicted.step;
+  // It may be longer: some axes are searched only if they are asked for.
+  const double more = free.predicted.step / best.predicted.step - 1;
+  const std::string how = std::abs(more) < 0.005 ? "as long"
+                          : more > 0             ? PercentText(more) + " longer"
+                                                 : PercentText(-more) + " less";
   return Concat("; without the wish for ", JoinWith(axes, " and "), ", ", WordsOf(free),
-                " would take ", less < 0.005 ? "as long" : PercentText(less) + " less");
+                " would take ", how);
 }
 
 }  // namespace paceline::plan

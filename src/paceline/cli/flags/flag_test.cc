@@ -205,8 +205,8 @@ TEST(Flag, AnEmptyValueIsRefusedByEachOfOurFlags) {
 // these flags have bounds of their own for them.
 TEST(Flag, AWholeNumberHasBounds) {
   const std::set<std::string_view> bounded_later = {
-      "submit --spares", "submit --nproc-per-node", "submit --gpus",  "plan --global-batch",
-      "plan --sequence", "plan --devices-per-node", "plan --network", "profile --processes"};
+      "submit --spares", "submit --nproc-per-node", "submit --gpus",      "plan --global-batch",
+      "plan --sequence", "plan --devices-per-node", "profile --processes"};
   for (const Command& command : Commands()) {
     if (command.hidden) continue;
     for (const FlagTable table : TablesOf(command)) {

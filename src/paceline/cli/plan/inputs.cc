@@ -306,12 +306,13 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
     wishes.node = static_cast<uint32_t>(*devices);
   }
   if (const Given* network = invocation.line.Find("network")) {
-    const auto gigabytes = ParseInteger(network->value);
-    if (!gigabytes || *gigabytes < 1 || *gigabytes > 10'000) {
+    const auto gigabytes = ParseNumber(network->value);
+    const bool is_usable = gigabytes && *gigabytes >= 0.01 && *gigabytes <= 10'000;  // no NaN is
+    if (!is_usable) {
       return BadValue("the rate of the network is not usable", "--network",
-                      "it is a number of gigabytes a second from 1 to 10000", "--network 25");
+                      "it is a number of gigabytes a second from 0.01 to 10000", "--network 25");
     }
-    wishes.network = static_cast<double>(*gigabytes) * 1e9;
+    wishes.network = *gigabytes * 1e9;
   }
   auto cluster = plan::ClusterFromLine(given->value, wishes);
   if (cluster.ok()) return *std::move(cluster);

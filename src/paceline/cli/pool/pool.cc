@@ -154,9 +154,13 @@ void PrintResultsText(Output& out, const Request& request,
   for (const sim::PoolResult& result : results) {
     const auto seconds =
         result.Over([](const sim::PoolOutcome& outcome) { return outcome.MeanJobSeconds(); });
+    // Where no job ended there is no time of one.
+    const auto ended =
+        result.Over([](const sim::PoolOutcome& outcome) { return outcome.Completion(); });
+    const bool is_known = ended.most > 0;
     std::vector<std::string> row = {
-        std::string(result.policy), Formed("%.0f min", seconds.mean / 60),
-        base == nullptr ? "-" : Formed("%.2f", sim::JobTimeRatio(result, *base).mean)};
+        std::string(result.policy), is_known ? Formed("%.0f min", seconds.mean / 60) : "-",
+        is_known && base != nullptr ? Formed("%.2f", sim::JobTimeRatio(result, *base).mean) : "-"};
     for (const Column& column : kColumns) {
       if (*column.head != '\0') row.push_back(Formed(column.form, result.Over(column.value).mean));
     }
