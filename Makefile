@@ -108,11 +108,8 @@ test-ray: setup  ## jobs on a real Ray of several raylets, and its faults
 	$(VENV)/python -m pytest -v -rs --durations=10 tests/ray
 
 # Jars by Maven, once; without Java or Maven each test says that it was not run.
-test-brokers: setup  ## live streams of a real Kafka broker, and its faults
-	@test -e build/brokers/kafka || ! command -v mvn >/dev/null || \
-	  mvn -B -q -f tests/brokers/pom.xml dependency:copy-dependencies \
-	    -DoutputDirectory=$(CURDIR)/build/brokers/kafka || \
-	  echo "test-brokers: Maven cannot fetch Kafka" >&2
+test-brokers: setup  ## live streams of a real Kafka, RocketMQ and Pulsar, and their faults
+	@tools/setup.sh brokers
 	$(VENV)/python -m pytest -v -rs --durations=10 tests/brokers
 
 # Spark and Ray in an environment of their own, Flink in jars from Maven; without them each test says

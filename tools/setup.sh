@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# setup.sh [packages|venv|wheel|all|k8s|prometheus|redis|tf|sinks]: what a fresh Debian 12 or 13, or
-# Ubuntu 24.04, lacks.
+# setup.sh [PART]: what a fresh Debian 12 or Ubuntu 24.04 lacks. Without a part it is `all`:
+# packages, venv and wheel.
 #
 #   packages  the distribution's libraries and tools, through apt-get (sudo when not root)
 #   venv      .venv with torch, the test tools and the build tools of the wheel
 #   wheel     the paceline wheel, built from this checkout and installed into .venv
 #   k8s       what nodes of a Kubernetes cluster in the tests need; not a part of `all`
 #   sinks     Spark, Ray and Flink; not a part of `all`
+#   brokers   Kafka, RocketMQ and Pulsar; not a part of `all`
 #   prometheus  Debian's Prometheus and promtool, into build/prometheus; not a part of `all`
 #   redis     Debian's redis-server, into build/redis; not a part of `all`
 #
@@ -199,6 +200,33 @@ make_flink() {
   fi
 }
 
+# Brokers in jars, and the clients of Pulsar and RocketMQ with the wheel in an environment of their
+# own.
+make_brokers() {
+  local uv one python=build/brokers/python/bin/python
+  uv=$(command -v uv || echo .venv/bin/uv)
+  for one in kafka rocketmq pulsar; do
+    [ ! -e "build/brokers/$one" ] && command -v mvn >/dev/null || continue
+    say "fetching the jars of $one into build/brokers"
+    mvn -B -q -f "tests/brokers/$one.xml" dependency:copy-dependencies \
+        -DoutputDirectory="$PWD/build/brokers/$one" ||
+      {
+        say "$one CANNOT BE HAD: Maven failed; its tests are skipped" >&2
+        rm -rf "build/brokers/$one"
+      }
+  done
+  if ! $python -c 'import pulsar, pyarrow.flight, google.protobuf' 2>/dev/null; then
+    "$uv" venv -q --clear --python .venv/bin/python build/brokers/python
+    if ! "$uv" pip install -q --python $python \
+        rocketmq-python-client pulsar-client pyarrow numpy; then
+      say "THE CLIENTS OF PULSAR AND ROCKETMQ CANNOT BE HAD; their tests are skipped" >&2
+      rm -rf build/brokers/python
+      return
+    fi
+  fi
+  "$uv" pip install -q --python $python --no-deps --no-index --reinstall build/wheel/paceline-*.whl
+}
+
 # Ray Data and Spark, and the wheel, in an environment of their own.
 make_sinks() {
   local uv python=build/sinks/bin/python
@@ -226,8 +254,9 @@ case "${1:-all}" in
   redis) unpack_redis ;;
   tf) make_tensorflow ;;
   sinks) make_sinks; make_flink ;;
+  brokers) make_brokers ;;
   *)
-    echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus|redis|tf|sinks]" >&2
+    echo "usage: tools/setup.sh [packages|venv|wheel|all|k8s|prometheus|redis|tf|sinks|brokers]" >&2
     exit 2
     ;;
 esac

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -11,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 JARS = ROOT / "build" / "brokers" / "kafka"
+# The clients of Pulsar and RocketMQ have many dependencies, so they are not in .venv.
+PYTHON = ROOT / "build" / "brokers" / "python" / "bin" / "python"
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 SETTINGS = """
 process.roles=broker,controller
@@ -47,6 +50,16 @@ def free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return one.getsockname()[1]
+
+
+def produce(kind: str, address: str, topic: str, values: range, folder: Path) -> None:
+    """Sends the values as texts, by `produce.py`."""
+    with open(folder / "produce.out", "ab") as out:
+        done = subprocess.run(
+            [str(PYTHON), str(Path(__file__).with_name("produce.py")), kind, address, topic,
+             str(values.start), str(values.stop)],
+            stdout=out, stderr=out, env={**os.environ, "HOME": str(folder)}, check=False)
+    assert done.returncode == 0, (folder / "produce.out").read_text()[-2000:]
 
 
 class KafkaBroker:

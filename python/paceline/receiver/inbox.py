@@ -23,6 +23,7 @@ from typing import Any
 import pyarrow
 import pyarrow.ipc
 
+from paceline.receiver import record_ids
 from paceline.receiver.folder import is_own_folder, is_part, open_folder
 from paceline.receiver.names import PartName, Receipt, checked_name
 from paceline.receiver.part_file import PartFile, plain, read_from, shown, sync_folder
@@ -75,7 +76,7 @@ class Inbox:
             os.path.join(self.folder, "inbox.db"), isolation_level=None, check_same_thread=False)
         self._db.execute("PRAGMA journal_mode=WAL")
         self._db.execute("PRAGMA synchronous=FULL")
-        self._db.executescript(_TABLES)
+        self._db.executescript(_TABLES + record_ids.TABLES)
         self._sweep()
 
     def close(self) -> None:
@@ -111,12 +112,13 @@ class Inbox:
 
     def commit(
         self, stream: str, app: str, epoch: str, receipts: list[Receipt], *,
-        after: str | None = None,
+        after: str | None = None, ids: list[str] | None = None,
     ) -> tuple[bool, int]:
         """Returns if the epoch is new, and its rows. Raises Refusal; then nothing has changed.
 
         A part may have been sent under another epoch. Of that one, no other part is touched. A new
         epoch has to follow `after`, if it is given; empty: it has to be the first one of the app.
+        `ids` are those of its records; none of them may have been committed before.
         """
         for what, name in (("stream", stream), ("app", app), ("epoch", epoch)):
             checked_name(what, name)
@@ -150,6 +152,7 @@ class Inbox:
             used: set[str] = set()
             if is_new:
                 used = self._append(db, stream, app, epoch, receipts, staged, content, rows, where)
+                record_ids.add(db, stream, app, ids or [], where)
             db.executemany(f"DELETE FROM staged WHERE {_KEY} AND writer = ? AND attempt = ?",
                            [(stream, app, *key) for key in staged])
         self._remove(stream, [row[0] for row in staged.values() if row[0] not in used])
@@ -217,6 +220,11 @@ class Inbox:
         with self._mutex:
             return _last(self._db, stream, app)
 
+    def known(self, stream: str, app: str, ids: list[str]) -> list[str]:
+        """Those of the ids whose records are committed."""
+        with self._mutex:
+            return record_ids.known(self._db, stream, app, ids)
+
     # ---- reading ----
 
     def streams(self) -> list[str]:
@@ -273,8 +281,9 @@ class Inbox:
         return len(old)
 
     def expire_staged(self, seconds: float = STAGED_SECONDS_MAX) -> int:
-        """Removes the parts that were sent longer ago and never committed."""
+        """Removes the parts that were sent longer ago and never committed, and old ids."""
         with self._transaction() as db:
+            record_ids.forget(db)
             old = db.execute("DELETE FROM staged WHERE at < ? RETURNING stream, file",
                              (time.time() - seconds,)).fetchall()
         for stream, file in old:

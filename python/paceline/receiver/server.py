@@ -14,6 +14,7 @@ import pyarrow.flight
 from paceline._base.once_a_minute import OnceAMinute
 from paceline.receiver.inbox import Inbox
 from paceline.receiver.names import PartName, Receipt, checked_name
+from paceline.receiver.record_ids import ID_CHARACTERS_MAX, IDS_MAX
 from paceline.receiver.refusal import Refusal
 
 BODY_BYTES_MAX = 16 << 20
@@ -41,7 +42,7 @@ class Receiver(pyarrow.flight.FlightServerBase):
         self._ends = threading.Event()
         self._actions: dict[str, Callable[[Json], Json]] = {
             "commit": self._commit, "abort": self._abort, "last": self._last,
-            "ends": self._ends_of,
+            "ends": self._ends_of, "known": self._known,
         }
 
     def do_put(self, context: Any, descriptor: Any, reader: Any, writer: Any) -> None:
@@ -131,9 +132,10 @@ class Receiver(pyarrow.flight.FlightServerBase):
             except (AttributeError, KeyError, TypeError, ValueError) as error:
                 raise _bad_body(f"a part of the commit is not possible: {error!r}") from None
         after = asked.get("after")
+        ids = _ids_of(asked) if "ids" in asked else None
         is_new, rows = self._inbox.commit(
             asked.get("stream", ""), asked.get("app", ""), asked.get("epoch", ""), receipts,
-            after=None if after is None else str(after))
+            after=None if after is None else str(after), ids=ids)
         return {"is_new": is_new, "rows": rows}
 
     def _abort(self, asked: Json) -> Json:
@@ -144,6 +146,10 @@ class Receiver(pyarrow.flight.FlightServerBase):
         found = self._inbox.last(*(checked_name(one, asked.get(one)) for one in ("stream", "app")))
         return {"epoch": None, "rows": 0} if found is None else {"epoch": found[0],
                                                                   "rows": found[1]}
+
+    def _known(self, asked: Json) -> Json:
+        stream, app = (checked_name(one, asked.get(one)) for one in ("stream", "app"))
+        return {"known": self._inbox.known(stream, app, _ids_of(asked))}
 
     def _ends_of(self, asked: Json) -> Json:
         ends = self._inbox.ends(checked_name("stream", asked.get("stream")))
@@ -220,6 +226,16 @@ def _fields(body: bytes) -> Json:
     if not isinstance(found, dict):
         raise _bad_body("it is no JSON object")
     return cast("Json", found)
+
+
+def _ids_of(asked: Json) -> list[str]:
+    ids = asked.get("ids")
+    if not isinstance(ids, list) or len(cast("list[Any]", ids)) > IDS_MAX or not all(
+            isinstance(one, str) and 0 < len(one) <= ID_CHARACTERS_MAX
+            for one in cast("list[Any]", ids)):
+        raise _bad_body(f"`ids` is no list of at most {IDS_MAX} texts of 1 to {ID_CHARACTERS_MAX} "
+                        "characters")
+    return cast("list[str]", ids)
 
 
 def _bad_body(why: str) -> Refusal:

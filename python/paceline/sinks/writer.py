@@ -71,13 +71,18 @@ class Sink:
         return Receipt(writer, attempt, answer["rows"], answer["digest"])
 
     def commit(
-        self, epoch: str, receipts: Iterable[Receipt], *, after: str | None = None
+        self, epoch: str, receipts: Iterable[Receipt], *, after: str | None = None,
+        ids: list[str] | None = None,
     ) -> bool:
         """Makes the epoch visible. False: it was committed before, with the same rows.
 
         `after`: a new epoch is refused unless this one is the app's newest; "": it has none.
+        `ids`: of its records, at most 10,000. A new epoch is refused (PL-E336) if one of them was
+        committed by this app in the last 7 days.
         """
         body: dict[str, Any] = {} if after is None else {"after": after}
+        if ids is not None:
+            body["ids"] = ids
         parts = [asdict(one) for one in receipts if one.rows]
         return self._patiently(lambda client: client.act(
             "commit", stream=client.stream, app=self.app, epoch=epoch, parts=parts, **body))[
@@ -87,6 +92,11 @@ class Sink:
         """Removes the parts of the epoch that were not committed."""
         return self._patiently(lambda client: client.act(
             "abort", stream=client.stream, app=self.app, epoch=epoch))["removed"]
+
+    def known(self, ids: list[str]) -> set[str]:
+        """Those of the ids whose records this app has committed."""
+        return set(self._patiently(lambda client: client.act(
+            "known", stream=client.stream, app=self.app, ids=ids))["known"])
 
     def last(self) -> str | None:
         """The epoch that this app has committed last."""

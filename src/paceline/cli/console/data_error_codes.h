@@ -96,6 +96,11 @@ inline constexpr ErrorCode kDataErrorCodes[] = {
      "Two processes write as one app, for example two that read one topic of Pulsar. Each record "
      "would come twice, so the second one is refused. Run one process an app. If it is started "
      "again, it goes on at the newest epoch."},
+    {"PL-E336", "records of an epoch were committed before", kExitUsage,
+     "Each record of the epoch has an id, and the app has committed one of them in the last 7 "
+     "days, so "
+     "the rows would come twice. Ask the receiver which ids it knows, leave these records out, and "
+     "commit the others. The program for RocketMQ does that by itself."},
 };
 
 }  // namespace paceline::cli
