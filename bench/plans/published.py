@@ -52,9 +52,14 @@ def plan(row: Row, folder: Path) -> Held:
     """The predicted step of the row's own plan."""
     model = folder / "config.json"
     model.write_text(json.dumps(row.model.config()))
+    cluster = row.cluster()
+    if not isinstance(cluster, str):
+        (folder / "cluster.json").write_text(json.dumps(cluster))
+        cluster = str(folder / "cluster.json")
     command = [binary(), "plan", "--json", "--model", str(model),
-               "--cluster", f"{row.device}:{row.devices}", "--global-batch", str(row.batch),
-               "--network", str(row.network), "--only", row.only()]  # fmt: skip
+               "--cluster", cluster, "--global-batch", str(row.batch),
+               "--network", str(row.network), "--profile", row.profile,
+               "--only", row.only()]  # fmt: skip
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         return Held(row, None, " ".join(done.stderr.split())[:200])

@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 # Operations a second in bf16, of the data sheets.
-PEAKS = {"A100-80G": 312e12, "H100-80G": 989e12}
+PEAKS = {"A100-80G": 312e12, "H100-80G": 989e12, "H100-96G": 989e12}
+
+# A device that the catalogue does not have: torchtitan's, at the shares of peaks that the catalogue
+# takes for all. The links are those of H100-80G.
+TITAN_TYPE = {"name": "H100-96G", "flops": 0.6 * 989e12, "bandwidth": 0.8 * 2.4e12, "launch": 1e-4,
+              "memory": int((96 * 0.96 - 2) * 2**30), "source": "docs/benchmarks"}  # fmt: skip
+LINKS = {"node": 8, "inner": {"seconds": 1e-5, "bandwidth": 0.7 * 450e9},
+         "outer": {"seconds": 3e-5, "bandwidth": 0.7 * 50e9}}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,7 @@ class Row:
     recompute: str = "none"
     sequence: bool = False
     shard: bool = False
+    profile: str = "megatron"  # whose execution: of `paceline plan --profile`
     network: int = 25  # gigabytes a second of a device to other nodes
     note: str = ""
 
@@ -67,6 +75,13 @@ class Row:
         return (f"pp={self.pipeline},tp={self.tensor},sp={int(self.sequence)},dp={self.data},"
                 f"m={passes},vpp={self.chunks},fsdp={int(self.shard)},"
                 f"ac={self.recompute}")  # fmt: skip
+
+    def cluster(self) -> str | dict[str, Any]:
+        """A line, or the text of a file."""
+        if self.device != "H100-96G":
+            return f"{self.device}:{self.devices}"
+        return {"schema": "paceline.cluster/1", "types": [TITAN_TYPE], **LINKS,
+                "groups": [{"type": "H100-96G", "count": self.devices}]}  # fmt: skip
 
     def told(self) -> str:
         words = f"{self.devices} × {self.device}, hidden {self.model.hidden}, batch {self.batch}"
@@ -117,7 +132,8 @@ _GPT530 = _gpt(105, 20480, 128)
 
 
 def _zero3(model: Model, teraflops: float, devices: int, batch: int, samples: int) -> Row:
-    return _sc21(model, teraflops, devices=devices, batch=batch, samples=samples, shard=True)
+    return _sc21(model, teraflops, devices=devices, batch=batch, samples=samples, shard=True,
+                 profile="paceline")
 
 
 T2 = [
@@ -147,7 +163,8 @@ def _core(
     seconds = model.flops(batch) / (rate * 1e12 * devices)
     return Row(source="Megatron-Core r0.8", model=model, device="H100-80G", devices=devices,
                batch=batch, samples=1, seconds=seconds, tensor=tensor, pipeline=pipeline,
-               shard=pipeline > 1, sequence=tensor > 1, network=50)  # fmt: skip
+               shard=True, sequence=tensor > 1, profile="megatron-core",
+               network=50)  # fmt: skip
 
 
 T3 = [
@@ -215,7 +232,7 @@ def _llama(devices: int, teraflops: float) -> Row:
     seconds = _LLAMA405.flops(2048) / (teraflops * 1e12 * devices)
     return Row(source="Llama Team 2024", model=_LLAMA405, device="H100-80G", devices=devices,
                batch=2048, samples=1, seconds=seconds, tensor=8, pipeline=16, chunks=8,
-               shard=True, sequence=True, network=50)  # fmt: skip
+               shard=True, sequence=True, profile="llama3", network=50)  # fmt: skip
 
 
 T7 = [_llama(8192, 430), _llama(16384, 400)]
@@ -240,8 +257,8 @@ _LLAMA70 = Model(layers=80, hidden=8192, heads=64, words=128256, tokens=8192, ke
 def _titan(model: Model, tokens_a_second: float, **fields: Any) -> Row:
     batch, devices = fields["batch"], fields["devices"]
     seconds = batch * model.tokens / (tokens_a_second * devices)
-    return Row(source="torchtitan", model=model, device="H100-80G", seconds=seconds, shard=True,
-               network=50, **fields)  # fmt: skip
+    return Row(source="torchtitan", model=model, device="H100-96G", seconds=seconds, shard=True,
+               profile="torchtitan", network=50, **fields)  # fmt: skip
 
 
 T10 = [

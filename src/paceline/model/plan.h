@@ -153,6 +153,8 @@ struct ParallelPlan {
   std::vector<RejectedPlan> rejected;
   // What carrying it out needs that paceline or the model's library does not have; empty: nothing.
   std::vector<std::string> needs;
+  // Whose execution is predicted, by name; "": that of paceline.
+  std::string profile = {};
 };
 
 }  // namespace paceline

@@ -82,7 +82,7 @@ TEST(Axes, SelectiveRecomputationIsBetweenTheOthers) {
     const Shape shape = {.recompute = static_cast<uint32_t>(recompute)};
     seconds.push_back(PassOf(*scene, block, scene->cluster.types[0], shape).SecondsFor(1));
     StageLoad load;
-    load.Add(block, shape);
+    load.Add(*scene, block, shape);
     bytes.push_back(load.kept);
   }
   EXPECT_LT(seconds[0], seconds[1]);

@@ -27,7 +27,7 @@ bool Divides(const LayerRow& layer, const Shape& shape) {
   return shape.tensor > 1 && shape.sequence != 0 && layer.tensor && layer.tensor->sequence;
 }
 
-LayerBytes BytesOf(const LayerRow& layer, const Shape& shape) {
+LayerBytes BytesOf(const Scene& scene, const LayerRow& layer, const Shape& shape) {
   const TensorSplit split = layer.tensor.value_or(TensorSplit{});
   const double tokens = Divides(layer, shape) ? shape.tensor : 1;  // ranks that divide them
   const double gathered = Divides(layer, shape) ? static_cast<double>(split.sequence->gathered) : 0;
@@ -42,15 +42,41 @@ LayerBytes BytesOf(const LayerRow& layer, const Shape& shape) {
     bytes.again = bytes.saved;
   } else if (shape.recompute != 0 && layer.selective) {
     const auto kept = static_cast<double>(layer.selective->kept);
-    bytes.kept = Divided(kept, static_cast<double>(split.kept), shape.tensor);
+    const auto kept_divided = static_cast<double>(split.kept);
+    // A library's layers keep whole summands, where ours divide the tokens of their sums.
+    const double parts = scene.execution->has_own_layers ? tokens : 1;
+    bytes.kept = kept_divided / shape.tensor + (kept - kept_divided) / parts;
     bytes.again = std::max(0.0, bytes.saved - bytes.kept);
     bytes.kept += bytes.output;
     // The result of a sum over ranks is kept beside this rank's summand.
-    if (shape.tensor > 1) bytes.kept += split.exchanges * bytes.output;
+    if (shape.tensor > 1 && !scene.execution->has_own_layers) {
+      bytes.kept += split.exchanges * bytes.output;
+    }
     // It keeps no more than what is needed without recomputation.
     bytes.kept = std::min(bytes.kept, bytes.saved + bytes.output);
   }
   return bytes;
+}
+
+// What products of `seconds` a sample do not hide of a sum over the ranks: at least the first of as
+// many parts as there are ranks.
+LinearTime Shown(const LinearTime& sum, double seconds, uint32_t ranks) {
+  return {.fixed = sum.fixed / ranks,
+          .per_sample = std::max(sum.per_sample / ranks, sum.per_sample - seconds)};
+}
+
+// Whether parameters are gathered for each pass, and not once a step.
+bool GathersEachPass(const Scene& scene, const Shape& shape) {
+  return shape.shard != 0 && shape.pipeline == 1 && !scene.execution->divides_optimizer_alone;
+}
+
+// The link of an exchange between replicas.
+Link ExchangeLinkOf(const Scene& scene, const Shape& shape, uint32_t neighbours) {
+  Link link = LinkOf(scene, neighbours);
+  if (neighbours <= scene.cluster.node || !scene.execution->uses_all_links) return link;
+  const uint32_t of_a_node = std::max(1u, std::min(shape.data, scene.cluster.node / shape.tensor));
+  link.bandwidth = std::min(scene.cluster.inner.bandwidth, of_a_node * link.bandwidth);
+  return link;
 }
 
 void AddScaled(LinearTime& to, const LinearTime& from, double factor) {
@@ -78,18 +104,19 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   const TensorSplit split = layer.tensor.value_or(TensorSplit{});
   const auto parts = shape.tensor;
   const double flops = Divided(layer.flops, split.flops, parts);
-  const LayerBytes bytes = BytesOf(layer, shape);
+  const LayerBytes bytes = BytesOf(scene, layer, shape);
   const auto parameters =
       Divided(static_cast<double>(layer.parameters), static_cast<double>(split.parameters), parts);
   const LinearTime compute = {
       .fixed = parameters * scene.bytes.compute / type.bandwidth + type.launch,
-      .per_sample = flops / type.flops + bytes.saved / type.bandwidth};
+      .per_sample = flops / type.flops + scene.execution->moved * bytes.saved / type.bandwidth};
   LinearTime exchange;
   const uint32_t exchanges = Divides(layer, shape) ? split.sequence->exchanges : split.exchanges;
   if (parts > 1 && exchanges > 0) {
     const LinearTime sum = SumOver(parts, LinkOf(scene, parts));
     exchange = {.fixed = sum.fixed * exchanges,
                 .per_sample = sum.per_sample * exchanges * static_cast<double>(layer.output)};
+    if (scene.execution->hides_sums) exchange = Shown(exchange, flops / type.flops, parts);
   }
   PassTime pass;
   AddScaled(pass.forward, compute, 1);
@@ -102,14 +129,15 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
     AddScaled(pass.backward, compute, 1);
   } else if (shape.recompute != 0 && layer.selective) {
     // Scattered sums are kept, and gathered tensors are not.
-    again = Divides(layer, shape) ? 0.5 : 0;
+    again = Divides(layer, shape) && !scene.execution->has_own_layers ? 0.5 : 0;
     const double part = layer.flops > 0 ? layer.selective->flops / layer.flops : 0;
     pass.backward.fixed += type.launch;
-    pass.backward.per_sample += flops * part / type.flops + bytes.again / type.bandwidth;
+    pass.backward.per_sample +=
+        flops * part / type.flops + scene.execution->moved * bytes.again / type.bandwidth;
   }
   AddScaled(pass.backward, exchange, 1 + again);
   AddScaled(pass.sums, exchange, 2 + again);
-  if (shape.shard != 0 && shape.pipeline == 1) {
+  if (GathersEachPass(scene, shape)) {
     // Gathered shards are copied into whole parameters before each pass, and gradients are copied
     // out of whole ones: a read and a write each. A pipeline does this once a step.
     const double copy = 2 * parameters / type.bandwidth;
@@ -119,11 +147,11 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   return pass;
 }
 
-void StageLoad::Add(const LayerRow& layer, const Shape& shape, uint32_t count) {
+void StageLoad::Add(const Scene& scene, const LayerRow& layer, const Shape& shape, uint32_t count) {
   const TensorSplit split = layer.tensor.value_or(TensorSplit{});
   const double own_parameters = Divided(static_cast<double>(layer.parameters),
                                         static_cast<double>(split.parameters), shape.tensor);
-  const LayerBytes bytes = BytesOf(layer, shape);
+  const LayerBytes bytes = BytesOf(scene, layer, shape);
   layers += count;
   parameters += own_parameters * count;
   kept += bytes.kept * count;
@@ -134,12 +162,12 @@ void StageLoad::Add(const LayerRow& layer, const Shape& shape, uint32_t count) {
 
 StageLoad WholeModel(const Scene& scene, const Shape& shape) {
   StageLoad load;
-  for (const LayerRow& row : scene.rows) load.Add(row, shape, row.count);
+  for (const LayerRow& row : scene.rows) load.Add(scene, row, shape, row.count);
   return load;
 }
 
 LinearTime EdgeTime(const Scene& scene, const StageLoad& load, const Shape& shape) {
-  if (load.edge == 0) return {};
+  if (load.edge == 0 || scene.execution->has_own_layers) return {};
   const Link& link = LinkOf(scene, shape.tensor);
   const double start = AllGatherSeconds(0, shape.tensor, link);
   return {.fixed = 2 * start,
@@ -150,7 +178,12 @@ StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& sha
   const ParameterBytes& bytes = scene.bytes;
   const double kept = static_cast<double>(bytes.weight) + bytes.gradient + bytes.optimizer;
   StageMemory memory;
-  if (shape.shard != 0 && shape.pipeline > 1) {
+  const bool has_buffers = shape.data > 1 && !scene.execution->divides_optimizer_alone;
+  if (shape.shard != 0 && scene.execution->divides_optimizer_alone) {
+    const double gradients = scene.execution->divides_gradients ? shape.data : 1;
+    memory.fixed = load.parameters * ((kept - bytes.gradient) / shape.data + bytes.compute +
+                                      bytes.gradient / gradients);
+  } else if (shape.shard != 0 && shape.pipeline > 1) {
     // In a pipeline, micro-batches are in flight during the whole step, so parameters and gradients
     // stay whole during it.
     memory.fixed =
@@ -161,8 +194,8 @@ StageMemory MemoryOf(const Scene& scene, const StageLoad& load, const Shape& sha
                    2 * load.parameters_most * (bytes.compute + bytes.gradient);
   } else {
     memory.fixed = load.parameters * kept;
-    if (scene.casts) memory.fixed += load.parameters * bytes.compute;      // autocast's copies
-    if (shape.data > 1) memory.fixed += load.parameters * bytes.gradient;  // buckets
+    if (scene.casts) memory.fixed += load.parameters * bytes.compute;   // autocast's copies
+    if (has_buffers) memory.fixed += load.parameters * bytes.gradient;  // buckets
   }
   memory.each_in_flight = load.kept;
   memory.at_work = load.again_most;
@@ -181,7 +214,7 @@ double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& s
                        double micro_batch_seconds) {
   if (shape.data < 2 || load.layers == 0) return 0;
   const uint32_t neighbours = shape.data * shape.tensor;
-  const Link& link = LinkOf(scene, neighbours);
+  const Link link = ExchangeLinkOf(scene, shape, neighbours);
   const double backward = micro_batch_seconds * BackwardShare(shape);
   const double forward = micro_batch_seconds - backward;
   const double others = scene.cluster.overlap * (load.layers - 1.0) / load.layers;
@@ -198,7 +231,9 @@ double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& s
                         starts * AllGatherSeconds(0, shape.data, link);
   const double scatter = ReduceScatterSeconds(gradients, shape.data, link) +
                          starts * ReduceScatterSeconds(0, shape.data, link);
-  if (shape.pipeline > 1) return exposed(gather, forward) + exposed(scatter, backward);
+  if (!GathersEachPass(scene, shape)) {
+    return exposed(gather, forward) + exposed(scatter, backward);
+  }
   return shape.micro_batches * (exposed(gather, forward) + exposed(gather + scatter, backward));
 }
 
@@ -209,7 +244,8 @@ double OptimizerSeconds(const Scene& scene, const StageLoad& load, const DeviceT
       2.0 * scene.bytes.weight + scene.bytes.gradient + 2.0 * scene.bytes.optimizer;
   const double parts = shape.shard != 0 ? shape.data : 1;
   const double step = load.parameters * bytes / (parts * type.bandwidth);
-  if (shape.shard == 0 || shape.pipeline == 1) return step;
+  const bool copies = !scene.execution->divides_optimizer_alone;
+  if (shape.shard == 0 || shape.pipeline == 1 || !copies) return step;
   // Parameters are copied as they are gathered, and gradients before they are scattered.
   return step + 2 * load.parameters * (scene.bytes.compute + scene.bytes.gradient) / type.bandwidth;
 }

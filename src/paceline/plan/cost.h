@@ -51,7 +51,7 @@ struct StageLoad {
   double again_most = 0;       // bytes a sample of one layer that the backward pass computes again
   double edge = 0;  // bytes a sample of the output that is gathered where divided sequences end
   // `count` layers of the row. Only `tensor`, `sequence` and `recompute` of the shape are used.
-  void Add(const LayerRow& layer, const Shape& shape, uint32_t count = 1);
+  void Add(const Scene& scene, const LayerRow& layer, const Shape& shape, uint32_t count = 1);
 };
 
 // All layers of the model.

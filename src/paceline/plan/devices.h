@@ -10,8 +10,15 @@
 
 #include "paceline/base/result.h"
 #include "paceline/model/plan.h"
+#include "paceline/plan/execution.h"
 
 namespace paceline::plan {
+
+// The shares of a peak and of the memory that programs reach. A measurement (`paceline.parallel`)
+// replaces them.
+inline constexpr double kReachedFlops = 0.6;
+inline constexpr double kReachedBandwidth = 0.8;
+inline constexpr double kReachedLink = 0.7;
 
 // Peak values of the manufacturer's data sheet, without sparsity.
 struct DeviceRow {
@@ -23,6 +30,8 @@ struct DeviceRow {
   double link = 0;  // bytes a second of one device to others of its node, in one direction
   std::string_view source;
   bool has_bf16 = true;
+  // The share of the peak that products of a framework with layers of its own reach.
+  double own_reached = kReachedFlops;
 };
 
 std::span<const DeviceRow> DeviceCatalogue();
@@ -35,16 +44,11 @@ const DeviceRow* FindDevice(std::string_view name);
 // as measured ones.
 std::optional<double> PeakFlops(std::string_view name, std::string_view precision);
 
-// The shares of a peak and of the memory that programs reach. A measurement (`paceline.parallel`)
-// replaces them.
-inline constexpr double kReachedFlops = 0.6;
-inline constexpr double kReachedBandwidth = 0.8;
-inline constexpr double kReachedLink = 0.7;
-
 struct ClusterWishes {
   std::string precision = "bf16";
   uint32_t node = 8;      // devices of a node
   double network = 50e9;  // bytes a second of one device to other nodes, at best
+  const Execution* execution = &OurExecution();
 };
 
 // kInvalid: says which part of the line is wrong, and lists the known types.

@@ -36,8 +36,9 @@ StageCost CostFrom(const Scene& scene, const Shape& shape, const CutStage& stage
   cost.weight = stage.begin == 0 ? cost.pass - cost.forward : pass.weight.SecondsFor(samples);
   cost.sums = pass.sums.SecondsFor(samples);
   if (stage.begin > 0) {
-    cost.transfer = SendSeconds(samples * static_cast<double>(scene.layers[stage.begin - 1].output),
-                                LinkOf(scene, scene.devices));
+    const double parts = scene.execution->divides_transfers ? shape.tensor : 1;
+    const auto output = static_cast<double>(scene.layers[stage.begin - 1].output);
+    cost.transfer = SendSeconds(samples * output / parts, LinkOf(scene, scene.devices));
   }
   cost.exchange = ExchangeSeconds(scene, load, shape, cost.pass);
   cost.after =
@@ -69,7 +70,7 @@ class SegmentTable {
     StageLoad load;
     PassTime pass;
     for (uint32_t end = begin + 1; end <= layers_; ++end) {
-      load.Add(scene.layers[end - 1], shape);
+      load.Add(scene, scene.layers[end - 1], shape);
       pass.Add(passes.At(type, end - 1));
       const StageCost cost = CostFrom(scene, shape, {begin, end, type}, load, pass);
       const double passes_after_first = (shape.micro_batches - 1) * cost.pass;
@@ -279,7 +280,7 @@ void AddInterleaved(const Scene& scene, const Shape& shape, const PipelineCut& c
     const DeviceType& device = scene.cluster.types[cut.stages[place].type];
     for (size_t at = place; at < cut.stages.size(); at += shape.pipeline) {
       for (uint32_t layer = cut.stages[at].begin; layer < cut.stages[at].end; ++layer) {
-        load.Add(scene.layers[layer], shape);
+        load.Add(scene, scene.layers[layer], shape);
         pass.Add(PassOf(scene, scene.layers[layer], device, shape));
       }
       costs->times[at].after = 0;
@@ -319,7 +320,7 @@ StageCost CostOfStage(const Scene& scene, const Shape& shape, const CutStage& st
   PassTime pass;
   const DeviceType& device = scene.cluster.types[stage.type];
   for (uint32_t layer = stage.begin; layer < stage.end; ++layer) {
-    load.Add(scene.layers[layer], shape);
+    load.Add(scene, scene.layers[layer], shape);
     pass.Add(PassOf(scene, scene.layers[layer], device, shape));
   }
   return CostFrom(scene, shape, stage, load, pass);

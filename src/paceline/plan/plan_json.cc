@@ -246,6 +246,7 @@ Result<ParallelPlan> ReadPlan(std::string_view text) {
     if (!need.is_string()) fields.Refuse("needs has an entry that is no text");
     plan.needs.push_back(need.is_string() ? need.get<std::string>() : "");
   }
+  plan.profile = fields.Text("profile", "");
   const nlohmann::json& rejected = fields.List("rejected", kRejectedReadMax);
   for (size_t i = 0; i < rejected.size(); ++i) {
     plan.rejected.push_back(ReadRejected(fields, rejected[i], i));
@@ -266,6 +267,7 @@ std::string PrintPlan(const ParallelPlan& plan) {
   json["bound"] = plan.bound;
   json["because"] = plan.because;
   if (!plan.needs.empty()) json["needs"] = plan.needs;
+  if (!plan.profile.empty()) json["profile"] = plan.profile;
   json["rejected"] = Json::array();
   for (const RejectedPlan& one : plan.rejected) {
     json["rejected"].push_back(

@@ -67,6 +67,7 @@ Result<Scene> MakeScene(const ModelSummary& summary, const Cluster& cluster,
   scene.tensor_divides = summary.tensor_divides;
   scene.sequence_divides = summary.sequence_divides;
   scene.global_batch = wishes.global_batch;
+  scene.execution = wishes.execution;
   if (wishes.global_batch == 0) return NoScene("the global batch has at least one sample");
   RETURN_IF_ERROR(Unfold(summary, scene));
   RETURN_IF_ERROR(CountDevices(scene));

@@ -30,6 +30,7 @@ struct Scene {
   std::vector<std::vector<uint32_t>> ranks;  // of each type, in order
   uint32_t devices = 0;
   uint64_t global_batch = 0;
+  const Execution* execution = &OurExecution();
 };
 
 // kInvalid: one sentence on what contradicts itself.

@@ -402,6 +402,7 @@ std::variant<ParallelPlan, NoPlan> Choose(const ModelSummary& model, const Clust
     plan = PlanOf(search.scene(), best.shape, Evened(search.scene(), best.shape, best.cut));
   }
   plan.model = DigestOf(model);
+  if (wishes.execution != &OurExecution()) plan.profile = wishes.execution->name;
   AddUtilization(model, cluster, &plan);
   plan.bound = std::min(search.bound(), plan.predicted.step);
   plan.rejected = RejectedOf(search, best);

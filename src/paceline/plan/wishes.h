@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "paceline/plan/execution.h"
+
 namespace paceline::plan {
 
 // The axes of a plan's shape, in the order in which the search chooses them.
@@ -45,6 +47,7 @@ struct PlanWishes {
   std::array<std::vector<uint32_t>, kAxisCount> only;
   // By AxisId: one sentence on what limits the axis, such as an annotation; "" for none.
   std::array<std::string, kAxisCount> because = {};
+  const Execution* execution = &OurExecution();  // whose costs are predicted
 
   const std::vector<uint32_t>& OnlyOf(AxisId axis) const { return only[static_cast<size_t>(axis)]; }
   std::vector<uint32_t>& OnlyOf(AxisId axis) { return only[static_cast<size_t>(axis)]; }

@@ -220,7 +220,8 @@ Result<ScriptWishes> AskScript(Invocation& invocation) {
 
 // The model of --model, in `inputs`.
 Check ReadModel(Invocation& invocation, const std::string& name, PlanInputs* inputs) {
-  plan::SummaryWishes wishes = {.precision = ValueOf(invocation, "precision", "bf16")};
+  plan::SummaryWishes wishes = {.precision = ValueOf(invocation, "precision", "bf16"),
+                                .execution = inputs->wishes.execution};
   if (const Given* given = invocation.line.Find("sequence")) {
     const auto tokens = ParseInteger(given->value);
     if (!tokens || *tokens < 1 || *tokens > (1 << 24)) {
@@ -244,6 +245,11 @@ Check ReadModel(Invocation& invocation, const std::string& name, PlanInputs* inp
       FileText(name, 1 << 20, "the model's file cannot be read", "the path of a config.json");
   if (!text.ok()) return text.problem();
   const bool is_config = text->find("paceline.model/1") == std::string::npos;
+  if (!is_config && wishes.execution != &plan::OurExecution()) {
+    return BadValue("the profile is not usable", Concat("--profile ", wishes.execution->name),
+                    "the file describes the layers as paceline carries them out",
+                    "a config.json, or --profile paceline");
+  }
   auto summary = is_config ? plan::SummaryOfConfig(*text, wishes) : plan::ReadSummary(*text);
   if (summary.ok()) {
     inputs->model = *std::move(summary);
@@ -281,7 +287,7 @@ Check MisplacedFlag(const Invocation& invocation) {
                   Concat("paceline plan --cluster ", cluster, " ", ShellWord(script)));
 }
 
-Result<Cluster> ClusterOf(Invocation& invocation) {
+Result<Cluster> ClusterOf(Invocation& invocation, const plan::Execution& execution) {
   const Given* given = invocation.line.Find("cluster");
   if (given == nullptr) {
     return BadValue("no cluster was given", "--cluster", "a plan is made for certain devices",
@@ -296,7 +302,8 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
     return BadValue("the cluster's file cannot be used", given->value, cluster.failure().message,
                     "docs/formats/parallel_plan.md says what it may contain");
   }
-  plan::ClusterWishes wishes = {.precision = ValueOf(invocation, "precision", "bf16")};
+  plan::ClusterWishes wishes = {.precision = ValueOf(invocation, "precision", "bf16"),
+                                .execution = &execution};
   if (const Given* node = invocation.line.Find("node")) {
     const auto devices = ParseInteger(node->value);
     if (!devices || *devices < 1 || *devices > 1024) {
@@ -318,6 +325,18 @@ Result<Cluster> ClusterOf(Invocation& invocation) {
   if (cluster.ok()) return *std::move(cluster);
   return BadValue("the cluster cannot be used", Concat("--cluster ", given->value),
                   cluster.failure().message, FixOfCluster(given->value));
+}
+
+// The profile of --profile. Only paceline carries out a script or a described model.
+Result<const plan::Execution*> ExecutionOf(Invocation& invocation) {
+  const std::string name = ValueOf(invocation, "profile", plan::OurExecution().name);
+  const plan::Execution* found = plan::FindExecution(name);
+  const Given* model = invocation.line.Find("model");
+  if (found == &plan::OurExecution() || (found != nullptr && model != nullptr)) return found;
+  return BadValue("the profile is not usable", Concat("--profile ", name),
+                  found == nullptr ? "there is no such profile"
+                                   : "a script is carried out by paceline, and has its layers",
+                  "paceline plan --profile megatron --model gpt-175b …");
 }
 
 // `wishes`, replaced by the values of flags where there are any.
@@ -383,10 +402,13 @@ Result<PlanInputs> ReadPlanInputs(Invocation& invocation) {
   if (auto misplaced = MisplacedFlag(invocation)) return *std::move(misplaced);
   PlanInputs inputs;
   // The cheap inputs first, because a script may run for a while.
-  auto cluster = ClusterOf(invocation);
+  const auto execution = ExecutionOf(invocation);
+  if (!execution.ok()) return execution.problem();
+  auto cluster = ClusterOf(invocation, **execution);
   if (!cluster.ok()) return cluster.problem();
   inputs.cluster = *std::move(cluster);
-  auto wishes = WishesOf(invocation, {.global_batch = kBatchDefault, .only = {}});
+  auto wishes =
+      WishesOf(invocation, {.global_batch = kBatchDefault, .only = {}, .execution = *execution});
   if (!wishes.ok()) return wishes.problem();
   inputs.wishes = *std::move(wishes);
   if (has_script) {

@@ -61,6 +61,13 @@ constexpr Flag kPlanFlags[] = {
      .default_text = "50",
      .metavar = "GB/S",
      .help = "gigabytes a second of one device to other nodes; 50 by default"},
+    {.dest = "profile",
+     .spellings = {"--profile"},
+     .kind = kChoice,
+     .default_text = "paceline",
+     .metavar = "paceline|megatron|megatron-core|llama3|torchtitan",
+     .help = "whose execution to predict, with --model; megatron's plans are for Megatron-LM",
+     .choices = "paceline|megatron|megatron-core|llama3|torchtitan"},
     {.dest = "only",
      .spellings = {"--only"},
      .metavar = "AXIS=VALUE,…",
@@ -132,6 +139,8 @@ void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& pl
   out.DataLine(Concat("batch   ", plan.global_batch, " samples: ", Counted(plan.data, "replica"),
                       " with ", SharesText(plan), ", in ", plan.micro_batches,
                       plan.micro_batches == 1 ? " pass" : " passes"));
+  out.DataLine(
+      Concat("profile ", inputs.wishes.execution->name, ": ", inputs.wishes.execution->told));
   PrintNeeds(out, inputs, plan);
   out.DataLine("");
   PrintStages(out, plan);

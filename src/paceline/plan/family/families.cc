@@ -12,8 +12,9 @@ namespace {
 constexpr size_t kConfigMax = 1 << 20;
 
 // Number of values that one layer saves for the backward pass, for each token: the inputs of its
-// matrix products and of its element-wise operations.
-double SavedValues(const TransformerSize& size) {
+// matrix products and of its element-wise operations. `fuses`: the gate's function and product are
+// one operation, which saves its inputs alone.
+double SavedValues(const TransformerSize& size, bool fuses) {
   const auto hidden = static_cast<double>(size.hidden);
   const auto inner = static_cast<double>(size.intermediate);
   const auto width = static_cast<double>(size.attention());
@@ -21,7 +22,7 @@ double SavedValues(const TransformerSize& size) {
   // A norm's output, then the queries, the input of the last product, keys and values.
   const double attention = hidden + width * (2 + 2 * keys);
   const double residual = 2 * hidden;
-  const double feed_forward = hidden + (size.is_gated ? 4 : 2) * inner;
+  const double feed_forward = hidden + (!size.is_gated ? 2 : fuses ? 3 : 4) * inner;
   return attention + residual + feed_forward;
 }
 
@@ -40,8 +41,26 @@ KeptValues KeptOf(const TransformerSize& size) {
   return {.divided = width * (2 + 2 * keys) + inner, .whole = 2 * static_cast<double>(size.hidden)};
 }
 
+// Bytes of attention's scores: behind the softmax, behind the dropout, and a byte of its mask.
+uint64_t ScoreBytes(const TransformerSize& size, double value_bytes) {
+  const auto tokens = static_cast<double>(size.sequence);
+  return static_cast<uint64_t>((2 * value_bytes + 1) * static_cast<double>(size.heads) * tokens *
+                               tokens);
+}
+
+// The layers of a framework with its own: all that a layer saves is kept but for attention's
+// scores, which are computed again.
+void KeepAllButScores(const TransformerSize& size, uint64_t scores, LayerRow& row) {
+  const auto tokens = static_cast<double>(size.sequence);
+  const uint64_t whole = row.saved - row.tensor->saved;
+  row.selective =
+      SelectiveKeep{.kept = row.saved - scores - std::min(row.output, whole),
+                    .flops = 4 * tokens * tokens * static_cast<double>(size.attention())};
+  row.tensor->kept = row.tensor->saved - scores;
+}
+
 LayerRow BlockOf(const Family& family, const ModelType& type, const TransformerSize& size,
-                 double value_bytes) {
+                 double value_bytes, const Execution& execution) {
   const auto hidden = static_cast<double>(size.hidden);
   const auto tokens = static_cast<double>(size.sequence);
   const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
@@ -54,7 +73,9 @@ LayerRow BlockOf(const Family& family, const ModelType& type, const TransformerS
   row.count = static_cast<uint32_t>(size.layers);
   row.flops = 2 * tokens * products + 4 * tokens * tokens * width;
   row.parameters = static_cast<uint64_t>(products + 4 * hidden);
-  row.saved = static_cast<uint64_t>(SavedValues(size) * tokens * value_bytes);
+  const uint64_t scores = execution.keeps_scores ? ScoreBytes(size, value_bytes) : 0;
+  row.saved = scores + static_cast<uint64_t>(SavedValues(size, execution.has_own_layers) * tokens *
+                                             value_bytes);
   row.output = static_cast<uint64_t>(tokens * hidden * value_bytes);
   const auto whole = static_cast<uint64_t>(4 * hidden * tokens * value_bytes);
   row.tensor = TensorSplit{.parameters = static_cast<uint64_t>(products),
@@ -68,8 +89,10 @@ LayerRow BlockOf(const Family& family, const ModelType& type, const TransformerS
   // DTensor saves the gathered inputs of attention and of the feed-forward network. A script that
   // divides the model itself, as Megatron-LM does, gathers them again while the backward pass
   // computes.
-  const double gathered = type.has_tensor_plan ? 2 * hidden * tokens * value_bytes : 0;
+  const bool gathers = type.has_tensor_plan && !execution.has_own_layers;
+  const double gathered = gathers ? 2 * hidden * tokens * value_bytes : 0;
   row.tensor->sequence = SequenceSplit{.exchanges = 2, .gathered = static_cast<uint64_t>(gathered)};
+  if (execution.has_own_layers) KeepAllButScores(size, scores, row);
   return row;
 }
 
@@ -126,18 +149,20 @@ Result<bool> TiesHead(const ModelType& type, const nlohmann::json& config) {
 }
 
 LayerRow HeadOf(const Family& family, const ModelType& type, const TransformerSize& size,
-                double value_bytes) {
+                double value_bytes, const Execution& execution) {
   const auto hidden = static_cast<double>(size.hidden);
   const auto words = static_cast<double>(size.vocabulary);
   const double scores = static_cast<double>(size.sequence) * words;
+  // A framework that divides the words has a copy on the last stage.
+  const bool shares = size.ties_head && !execution.divides_words;
   LayerRow row = {.name = std::string(family.names.head),
                   .flops = 2 * scores * hidden,
-                  .parameters = static_cast<uint64_t>(size.ties_head ? 0 : words * hidden),
+                  .parameters = static_cast<uint64_t>(shares ? 0 : words * hidden),
                   .saved = static_cast<uint64_t>(scores * 4),  // the loss is computed in fp32
                   .output = static_cast<uint64_t>(scores * value_bytes)};
   // transformers divides the head and gathers the scores. A script that divides the model itself,
   // as Megatron-LM does, computes the loss of divided scores.
-  const bool gathers = type.has_tensor_plan;
+  const bool gathers = type.has_tensor_plan && !execution.divides_words;
   row.tensor = TensorSplit{.parameters = row.parameters,
                            .flops = row.flops,
                            .saved = gathers ? 0 : row.saved,
@@ -155,6 +180,20 @@ void DivideHead(const ModelType& type, const TransformerSize& size, ModelSummary
   } else if (size.vocabulary % summary.tensor_divides != 0) {
     summary.rows.back().tensor.reset();
   }
+}
+
+// The table of words, whose partial results the ranks that share it add up.
+LayerRow EmbeddingOf(const Family& family, const TransformerSize& size, double rows,
+                     uint64_t output, const Execution& execution) {
+  const double parameters = rows * static_cast<double>(size.hidden);
+  LayerRow row = {.name = std::string(family.names.embedding),
+                  .parameters = static_cast<uint64_t>(parameters),
+                  .saved = output,
+                  .output = output};
+  if (!execution.divides_words) return row;
+  row.tensor = TensorSplit{
+      .parameters = row.parameters, .exchanges = 1, .sequence = SequenceSplit{.exchanges = 1}};
+  return row;
 }
 
 ModelSummary SummaryOf(const Family& family, const ModelType& type, const TransformerSize& given,
@@ -176,12 +215,11 @@ ModelSummary SummaryOf(const Family& family, const ModelType& type, const Transf
       static_cast<uint32_t>(std::gcd(std::gcd(size.heads, size.key_heads), size.intermediate));
   summary.sequence_divides = static_cast<uint32_t>(size.sequence);
   const auto output = static_cast<uint64_t>(tokens * hidden * value_bytes);
-  summary.rows.push_back({.name = std::string(family.names.embedding),
-                          .parameters = static_cast<uint64_t>((words + others) * hidden),
-                          .saved = output,
-                          .output = output});
-  summary.rows.push_back(BlockOf(family, type, size, value_bytes));
-  summary.rows.push_back(HeadOf(family, type, size, value_bytes));
+  const Execution& execution = *wishes.execution;
+  summary.rows.push_back(EmbeddingOf(family, size, words + others, output, execution));
+  summary.rows.push_back(BlockOf(family, type, size, value_bytes, execution));
+  summary.rows.push_back(HeadOf(family, type, size, value_bytes, execution));
+  if (execution.divides_words) return summary;  // its words are padded to what divides them
   DivideHead(type, size, summary);
   if (size.ties_head) {
     summary.no_pipeline = Concat(family.names.head, " shares its weight with ",

@@ -16,6 +16,7 @@
 #include "paceline/base/json.h"
 #include "paceline/base/result.h"
 #include "paceline/model/plan.h"
+#include "paceline/plan/execution.h"
 
 namespace paceline::plan {
 
@@ -43,7 +44,8 @@ struct FamilyNames {
 
 struct SummaryWishes {
   std::string precision = "bf16";
-  uint64_t sequence = 0;  // 0: the model's own
+  uint64_t sequence = 0;                         // 0: the model's own
+  const Execution* execution = &OurExecution();  // whose layers: a library's, or its own
 };
 
 struct Preset {

@@ -48,7 +48,7 @@ double GreedySeconds(const Scene& scene, const Shape& shape, const std::vector<u
     seconds = std::max(seconds, replica.cost.step.SecondsFor(static_cast<double>(replica.samples)));
   }
   StageLoad load;
-  for (const LayerRow& layer : scene.layers) load.Add(layer, shape);
+  for (const LayerRow& layer : scene.layers) load.Add(scene, layer, shape);
   return seconds + ExchangeSeconds(scene, load, shape, seconds / shape.micro_batches);
 }
 
