@@ -29,6 +29,7 @@ PLANS: dict[str, dict[str, list[Any]]] = {
     "1f1b": {"schedule": ["1f1b"], "virtual_stages": [1]},
     "interleaved, 2 chunks": {"schedule": ["interleaved-1f1b"], "virtual_stages": [2]},
     "interleaved, 4 chunks": {"schedule": ["interleaved-1f1b"], "virtual_stages": [4]},
+    "zero bubble": {"schedule": ["zero-bubble"], "virtual_stages": [1]},
 }
 
 
