@@ -4,11 +4,12 @@
     .venv/bin/python -m bench.plans.published
 
 Each row is a training that its authors describe: model, devices, batch, plan and speed. `paceline
-plan --only` predicts a step of that plan, with the profile of the framework that ran it. Three numbers
-were fitted: an A100's share of its peak and the bytes that fused operations move to table T1, and an
-H100's share to T3. All other tables are predicted as they are. A line says the mean absolute error of a table, the skill over a
-constant utilisation (1 - our error ÷ the error of a predictor that gives every row the median
-utilisation of the other tables), and the rank correlation where the plan varies.
+plan --only` predicts a step of that plan, with the profile of the framework that ran it. Three
+numbers were fitted: to table T1, an A100's share of its peak and the bytes that fused operations
+move, and to T3 an H100's share. All other tables are predicted as they are. A line says the mean
+absolute error of a table, the skill over a constant utilisation (1 - our error ÷ the error of a
+predictor that gives every row the median utilisation of the other tables), and the rank
+correlation where the plan varies.
 
 Rows that the planner cannot express, such as those of 8-bit floats, are not in the tables;
 README.md says which. Then, for some tables, the step of our best plan for the same model, devices

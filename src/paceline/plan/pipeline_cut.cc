@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <numeric>
 #include <utility>
 
@@ -95,18 +96,20 @@ struct UsedStages {
   std::vector<uint32_t> without;  // by type: the state with one stage less, or kNoState
 };
 
-void AddStates(const std::vector<uint32_t>& most, uint32_t left, UsedStages& state,
-               std::vector<UsedStages>& states) {
+// The states with `left` more stages of the types from `state.counts.size()` on, in the order of
+// their counts. `room`: stages that these types and later ones can be, by type.
+void AddStates(const std::vector<uint32_t>& most, const std::vector<uint32_t>& room, uint32_t left,
+               UsedStages& state, std::vector<UsedStages>& states) {
   const size_t type = state.counts.size();
   if (type == most.size()) {
     states.push_back(state);
     return;
   }
-  for (uint32_t count = 0; count <= std::min(most[type], left); ++count) {
+  const uint32_t later = room[type + 1];
+  for (uint32_t count = left > later ? left - later : 0; count <= std::min(most[type], left);
+       ++count) {
     state.counts.push_back(count);
-    state.total += count;
-    AddStates(most, left - count, state, states);
-    state.total -= count;
+    AddStates(most, room, left - count, state, states);
     state.counts.pop_back();
   }
 }
@@ -114,13 +117,16 @@ void AddStates(const std::vector<uint32_t>& most, uint32_t left, UsedStages& sta
 std::vector<UsedStages> StatesOf(const Scene& scene, const Shape& shape) {
   std::vector<uint32_t> most;
   for (const uint32_t count : scene.counts) most.push_back(StagesOf(count, shape));
+  std::vector<uint32_t> room(most.size() + 1, 0);
+  for (size_t type = most.size(); type-- > 0;) room[type] = room[type + 1] + most[type];
   std::vector<UsedStages> states;
-  UsedStages none;
-  AddStates(most, shape.pipeline, none, states);
+  for (uint32_t total = 0; total <= std::min(shape.pipeline, room[0]); ++total) {
+    UsedStages state = {.counts = {}, .total = total};
+    AddStates(most, room, total, state, states);
+  }
   const auto is_before = [](const UsedStages& a, const UsedStages& b) {
     return a.total != b.total ? a.total < b.total : a.counts < b.counts;
   };
-  std::sort(states.begin(), states.end(), is_before);
   for (UsedStages& state : states) {
     state.without.assign(most.size(), kNoState);
     for (size_t type = 0; type < most.size(); ++type) {
@@ -134,9 +140,10 @@ std::vector<UsedStages> StatesOf(const Scene& scene, const Shape& shape) {
   return states;
 }
 
+// Without values of its own: only choices that were made are read.
 struct Choice {
-  uint32_t type = 0;
-  uint32_t end = 0;
+  uint32_t type;
+  uint32_t end;
 };
 
 class CutRun {
@@ -150,8 +157,9 @@ class CutRun {
         least_(BoundOf(scene, passes, shape)),
         segments_(scene, passes, shape),
         states_(StatesOf(scene, shape)),
-        sums_(states_.size() * (layers_ + 1)),
-        choices_(sums_.size()) {
+        cells_(states_.size() * (layers_ + 1)),
+        sums_(std::make_unique_for_overwrite<double[]>(cells_)),
+        choices_(std::make_unique_for_overwrite<Choice[]>(cells_)) {
     Spend(states_.size() * kStateAsSlow);
   }
 
@@ -199,8 +207,8 @@ class CutRun {
 
   // The least sum of a cut whose first term is at most `limit`.
   std::optional<PipelineCut> Solve(double limit) {
-    Spend(sums_.size() / kFilledAsFast);
-    std::fill(sums_.begin(), sums_.end(), kNever);
+    Spend(cells_ / kFilledAsFast);
+    std::fill_n(sums_.get(), cells_, kNever);
     SumAt(0, layers_) = 0;
     for (size_t state = 1; state < states_.size(); ++state) {
       const uint32_t total = states_[state].total;
@@ -222,18 +230,21 @@ class CutRun {
       const uint32_t rest = states_[state].without[type];
       if (rest == kNoState) continue;
       const auto room = static_cast<double>(scene_.cluster.types[type].memory);
-      for (uint32_t end = begin + 1; end <= layers_; ++end) {
-        const Segment& segment = segments_.At(type, begin, end);
-        Spend(1);
+      const Segment* const segments = &segments_.At(type, begin, begin + 1);
+      const double* const sums = &SumAt(rest, begin + 1);
+      uint32_t end = begin + 1;
+      for (; end <= layers_; ++end) {
+        const Segment& segment = segments[end - begin - 1];
         if (segment.passes > limit) break;
         if (segment.memory.BytesFor(samples_, in_flight) > room) break;
         if (segment.first > limit) continue;
-        const double with = segment.sum + SumAt(rest, end);
+        const double with = segment.sum + sums[end - begin - 1];
         if (with < sum) {
           sum = with;
           ChoiceAt(state, begin) = {type, end};
         }
       }
+      Spend(std::min(end, layers_) - begin);
     }
   }
 
@@ -266,8 +277,9 @@ class CutRun {
   const PipelineBound least_;
   const SegmentTable segments_;
   const std::vector<UsedStages> states_;
-  std::vector<double> sums_;
-  std::vector<Choice> choices_;
+  const size_t cells_;
+  const std::unique_ptr<double[]> sums_;
+  const std::unique_ptr<Choice[]> choices_;
 };
 
 // A stage's own work at the end of a step and its memory, over all of its chunks. A pass in flight
