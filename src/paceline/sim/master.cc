@@ -195,12 +195,15 @@ void Master::LoseHost() {
 }
 
 void Master::Freeze() {
-  if (is_on_) is_frozen_ = true;
+  if (!is_on_ || is_frozen_) return;
+  is_frozen_ = true;
+  frozen_at_ = world_.queue().now();
 }
 
 void Master::Thaw() {
   if (!is_on_ || !is_frozen_) return;
   is_frozen_ = false;
+  pauses_.push_back({frozen_at_, world_.queue().now()});
   // After a freeze, timers may run before or after the waiting messages.
   const bool timers_first = world_.prng().Chance(1, 2);
   if (timers_first) OnDeadline(incarnation_, armed_for_);

@@ -49,6 +49,12 @@ class Master {
   size_t waiting_batch_count() const { return batches_.size(); }
   Instant clock() const;
   Instant started_at() const { return started_at_; }  // virtual time
+  // A time in which it stood still, in virtual time; without the one that lasts.
+  struct Pause {
+    Instant from;
+    Instant until;
+  };
+  const std::vector<Pause>& pauses() const { return pauses_; }
 
   void Start();
   // Of the records that are not durable yet, any prefix may still have reached the disk.
@@ -134,6 +140,8 @@ class Master {
   Instant armed_for_ = Instant::Max();
   std::deque<Batch> batches_;  // decided, not durable
   std::deque<Task> backlog_;   // while frozen
+  Instant frozen_at_;          // meaningful while frozen
+  std::vector<Pause> pauses_;
   std::vector<core::Record> durable_;
   std::map<NodeId, ConnectionId> connection_of_;
 };

@@ -172,6 +172,7 @@ void Workload::Reach(Generation generation, uint64_t version) {
   if (total == 0 || done < total) return;
   Settle(generation, group);
   group.moving = false;
+  group.still_since = world_.queue().now();
   if (world_.options().saves.is_used) {
     for (const auto& [rank, member] : group.members) {
       const Duration wait = world_.options().saves.save_max + Duration::Milliseconds(1);

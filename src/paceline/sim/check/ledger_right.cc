@@ -8,6 +8,11 @@
 // are those of the journal: they are decisions, not observations. Only runs count whose journal can
 // tell it all: the ranks tell steps, each heartbeat is simulated, one master saw everything, and
 // its clock was not stepped.
+//
+// A master that stands still while a world makes its first step hears of it afterwards. It reads
+// the oldest report first, which was sent at once and so tells no age, and the record that the
+// world trains has the time at which it was read. Until then the ledger counts the start of that
+// world, and no later report says otherwise. So that much of the start may be too much.
 
 #include <algorithm>
 #include <array>
@@ -139,16 +144,30 @@ class LedgerRight final : public Check {
     const std::vector<Workload::Stretch> stretches = world.workload().Stretches();
     int64_t highest = 0;
     for (const LedgerWorld& one : Worlds(world.queue().now(), records)) {
-      AddWorld(options, one, stretches, &highest, &sums);
+      const Instant began = AddWorld(options, one, stretches, &highest, &sums);
       const Duration missed = core::HeartbeatInterval(options.spec) * 2 + options.step_time;
-      sums.resolution += one.slots * missed.ToSecondsF();
+      const Duration unheard = Unheard(world.master().pauses(), began, missed);
+      sums.resolution += one.slots * (missed + unheard).ToSecondsF();
     }
     return sums;
   }
 
-  static void AddWorld(const Options& options, const LedgerWorld& one,
-                       const std::vector<Workload::Stretch>& stretches, int64_t* highest,
-                       SlotTimes* sums) {
+  // How long after its first step a world went unheard because the master stood still. The report
+  // of that step takes up to `missed` to arrive.
+  static Duration Unheard(const std::vector<Master::Pause>& pauses, Instant began,
+                          Duration missed) {
+    Duration longest;
+    for (const Master::Pause& pause : pauses) {
+      const bool hides = pause.from <= began + missed && pause.until > began;
+      if (hides) longest = std::max(longest, pause.until - began);
+    }
+    return longest;
+  }
+
+  // Returns when its first step was done: `one.until` if none was.
+  static Instant AddWorld(const Options& options, const LedgerWorld& one,
+                          const std::vector<Workload::Stretch>& stretches, int64_t* highest,
+                          SlotTimes* sums) {
     const double step = options.step_time.ToSecondsF();
     Instant began = one.until;  // its first step was done
     Instant last;
@@ -185,9 +204,10 @@ class LedgerRight final : public Check {
     sums->productive += kept - evaluation - checkpoint - data;
     sums->redone += one.slots * repeated;
     sums->start += one.slots * (began - one.from).ToSecondsF();
-    if (last == Instant()) return;
+    if (last == Instant()) return one.until;
     sums->dead += one.slots * (one.until - last).ToSecondsF();
     sums->paused += one.slots * ((last - began).ToSecondsF() - stepped);
+    return began;
   }
 
   Duration skew_;  // the master's clock, less virtual time
