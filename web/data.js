@@ -16,7 +16,7 @@
  * @typedef {{
  *   is_over: boolean, rank_seconds: Record<string, number>, divided_rank_seconds: number,
  *   overcounted_rank_seconds: number, runtime: number, scheduling: number,
- *   steps_executed: number, steps_redone: number
+ *   steps_executed: number, steps_redone: number, mfu: number | null, mfu_unknown_because: string
  * }} Goodput
  * @typedef {{
  *   directory: string, memory_step: number | null, storage_step: number | null,

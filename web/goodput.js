@@ -82,6 +82,17 @@ export function phasesNote(page) {
   return words.join(" ");
 }
 
+/**
+ * @param {Page} page
+ */
+export function mfuNote(page) {
+  const {mfu, mfu_unknown_because: why} = page.goodput;
+  if (mfu !== null && mfu !== undefined) {
+    return `MFU ${percentText(mfu)}: the model's arithmetic of the steps that count, of the devices' peak.`;
+  }
+  return `MFU is unknown: ${why ?? "the job's release does not tell it"}.`;
+}
+
 /** @param {Page} page */
 export function goodputCard(page) {
   const goodput = page.goodput;
@@ -92,6 +103,7 @@ export function goodputCard(page) {
   const words = element("div", {class: "goodput-words"}, classBar(page), legend(page),
     element("p", {class: "quiet"}, "Shares of all rank time. The ring leaves out spares and the time "
       + `before the first world. ${percentText(goodput.scheduling)} of the wanted seats were taken. `
-      + phasesNote(page)));
+      + phasesNote(page)),
+    element("p", {class: "quiet"}, mfuNote(page)));
   return card("goodput", "Goodput", element("div", {class: "goodput"}, ring(goodput.runtime), words));
 }

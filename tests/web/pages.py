@@ -104,7 +104,8 @@ def running() -> Data:
         "goodput": {"schema": "paceline.goodput/1", "job": "llama8b-17a147", "is_over": False,
                     "rank_seconds": rank_seconds, "divided_rank_seconds": 36_800.0,
                     "overcounted_rank_seconds": 0.0, "runtime": 0.939, "scheduling": 0.996,
-                    "steps_executed": 8012, "steps_redone": 62, "incidents": []},
+                    "steps_executed": 8012, "steps_redone": 62, "mfu": 0.41,
+                    "mfu_unknown_because": "", "incidents": []},
         "classes": [{"name": name, "words": words, "hint": hint} for name, words, hint in CLASSES],
         "seats": [{"node": name, "first_rank": 4 * i, "ranks": 4}
                   for i, name in enumerate(("node0", "node1", "node2", "spare0"))],
@@ -150,7 +151,8 @@ def nothing_yet() -> Data:
                               "restarts": 0, "age_seconds": 3.0}
     data["status"] |= {"checkpoints": None, "world": {"generation": 0, "size": 0, "number": 0}}
     data["goodput"] |= {"rank_seconds": dict.fromkeys(data["goodput"]["rank_seconds"], 0.0),
-                        "runtime": 0, "scheduling": 0, "steps_executed": 0, "steps_redone": 0}
+                        "runtime": 0, "scheduling": 0, "steps_executed": 0, "steps_redone": 0,
+                        "mfu": None, "mfu_unknown_because": "no rank told a plan"}
     data["timeline"] |= {"stretches": [], "lanes": []}
     data |= {"seats": [], "topology": None}
     return data

@@ -216,6 +216,7 @@ struct TimeAccounted {
   Generation generation;
   uint32_t ranks = 0;  // that told
   PartSums spent = {};
+  int64_t steps = 0;  // of this world; 0: none yet, or not known
 };
 // A series of bad losses began. It affects all ranks of a world, so it is recorded once, for the
 // first rank that reports it.

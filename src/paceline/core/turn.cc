@@ -104,7 +104,8 @@ Assignment DesiredAssignment(const JobState& state, NodeId node) {
 }
 
 RecordSeq Turn::Emit(Fact fact, std::vector<RecordSeq> causes) {
-  if (const auto account = AccountBefore(fact, state(), now_, &watch().time)) {
+  const int64_t steps = watch().step_count;
+  if (const auto account = AccountBefore(fact, state(), now_, steps, &watch().time)) {
     Emit(*account, {state().world_seq});
   }
   causes.erase(std::remove(causes.begin(), causes.end(), RecordSeq()), causes.end());

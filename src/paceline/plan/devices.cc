@@ -115,11 +115,32 @@ const DeviceRow* FindDevice(std::string_view name) {
   return found;
 }
 
-std::optional<double> PeakFlops(std::string_view name, std::string_view precision) {
-  for (const DeviceRow& row : kCatalogue) {
-    if (row.name == name) return precision == "fp32" ? row.full_flops : row.half_flops;
+const DeviceRow* DeviceOfProgram(std::string_view name) {
+  const std::string said = InCapitals(name);
+  std::vector<std::string> words;
+  for (const std::string_view part : SplitParts(said, " ")) {
+    for (const std::string_view word : SplitParts(part, "-")) words.emplace_back(word);
   }
-  return std::nullopt;
+  const auto has = [&](std::string_view word) {
+    return std::find(words.begin(), words.end(), word) != words.end();
+  };
+  if (has("PCIE") || has("NVL") || has("MIG")) return nullptr;
+  const DeviceRow* found = nullptr;
+  for (const DeviceRow& row : kCatalogue) {
+    const size_t dash = row.name.find('-');
+    if (!has(row.name.substr(0, dash))) continue;
+    if (has(Concat(row.name.substr(dash + 1), "B"))) return &row;
+    found = &row;  // its variants have the same peaks
+  }
+  return found;
+}
+
+std::optional<double> PeakFlops(std::string_view name, std::string_view precision) {
+  const auto is_it = [&](const DeviceRow& row) { return row.name == name; };
+  const auto* row = std::find_if(std::begin(kCatalogue), std::end(kCatalogue), is_it);
+  if (row == std::end(kCatalogue)) row = DeviceOfProgram(name);
+  if (row == nullptr) return std::nullopt;
+  return precision == "fp32" ? row->full_flops : row->half_flops;
 }
 
 Result<Cluster> ClusterFromLine(std::string_view line, const ClusterWishes& wishes) {

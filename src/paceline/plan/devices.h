@@ -40,8 +40,12 @@ std::span<const DeviceRow> DeviceCatalogue();
 // leaves the memory out ("A100"), the variant with the most memory. Null: there is none.
 const DeviceRow* FindDevice(std::string_view name);
 
-// The peak of a catalogue's type at this precision, in operations a second. None for others, such
-// as measured ones.
+// The type that a driver names so, as "NVIDIA H100 80GB HBM3" and "Tesla V100-SXM2-16GB". Null:
+// there is none. Cards for PCIe and parts of a device (MIG) have other peaks than the catalogue's.
+const DeviceRow* DeviceOfProgram(std::string_view name);
+
+// The peak of a type at this precision, in operations a second; its name is the catalogue's or the
+// driver's. None for others, such as processors.
 std::optional<double> PeakFlops(std::string_view name, std::string_view precision);
 
 struct ClusterWishes {

@@ -16,8 +16,6 @@ constexpr double kTera = 1e12;
 
 void AddUtilization(const ModelSummary& model, const Cluster& cluster, ParallelPlan* plan) {
   PlanCost& cost = plan->predicted;
-  double flops = 0;  // of a sample's forward pass
-  for (const LayerRow& row : model.rows) flops += row.flops * row.count;
   double devices = 0;
   double peak = 0;
   bool has_peak = true;
@@ -28,9 +26,15 @@ void AddUtilization(const ModelSummary& model, const Cluster& cluster, ParallelP
     has_peak = has_peak && of_one.has_value();
   }
   if (!(cost.step > 0) || !(devices > 0)) return;
-  const double rate = kPassesOfAStep * flops * static_cast<double>(plan->global_batch) / cost.step;
+  const double rate = StepFlops(model, plan->global_batch) / cost.step;
   cost.device_flops = rate / devices;
   if (has_peak) cost.utilization = rate / peak;
+}
+
+double StepFlops(const ModelSummary& model, uint64_t global_batch) {
+  double flops = 0;  // of a sample's forward pass
+  for (const LayerRow& row : model.rows) flops += row.flops * row.count;
+  return kPassesOfAStep * flops * static_cast<double>(global_batch);
 }
 
 std::string UtilizationText(const PlanCost& cost) {

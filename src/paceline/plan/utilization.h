@@ -11,6 +11,9 @@ namespace paceline::plan {
 // that is recomputed does not count. All devices of the cluster count, also those without work.
 void AddUtilization(const ModelSummary& model, const Cluster& cluster, ParallelPlan* plan);
 
+// Operations of a step of the model, as above.
+double StepFlops(const ModelSummary& model, uint64_t global_batch);
+
 // "398 TFLOP/s a device, 40 % of its peak (MFU)"; "" if it is not known.
 std::string UtilizationText(const PlanCost& cost);
 

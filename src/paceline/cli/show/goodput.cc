@@ -51,6 +51,16 @@ void PrintPhases(Output& out, const core::GoodputReport& report) {
   }
 }
 
+void PrintMfu(Output& out, const core::MfuReport& mfu) {
+  if (!mfu.ratio.has_value()) {
+    out.DataLine(Concat("MFU unknown: ", Visible(mfu.unknown_because)));
+    return;
+  }
+  out.DataLine(Concat("MFU ", ShareText(*mfu.ratio),
+                      ": the model's arithmetic of the steps that count, of what the seated ranks' "
+                      "devices could do at their peak"));
+}
+
 void PrintIncidents(Output& out, const TimeAccount& account) {
   const auto& incidents = account.report.incidents;
   if (incidents.empty()) {
@@ -83,6 +93,7 @@ void PrintGoodput(Output& out, const std::string& job, const TimeAccount& accoun
     out.DataLine(Concat("steps of ended worlds: ", report.steps_executed, ", of which ",
                         report.steps_redone, " were repeated or lost"));
   }
+  PrintMfu(out, report.mfu);
   PrintIncidents(out, account);
 }
 

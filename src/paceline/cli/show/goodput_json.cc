@@ -45,6 +45,9 @@ nlohmann::ordered_json GoodputJson(const std::string& job, const TimeAccount& ac
   json["scheduling"] = report.scheduling;
   json["steps_executed"] = report.steps_executed;
   json["steps_redone"] = report.steps_redone;
+  json["mfu"] = nullptr;
+  if (report.mfu.ratio.has_value()) json["mfu"] = *report.mfu.ratio;
+  json["mfu_unknown_because"] = report.mfu.unknown_because;
   json["incidents"] = nlohmann::json::array();
   for (const core::IncidentCost& incident : report.incidents) {
     const core::Record* record = ToldRecord(account, incident);

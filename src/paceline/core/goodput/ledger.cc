@@ -100,6 +100,7 @@ struct GoodputLedger::Visitor {
   }
 
   void operator()(const TimeAccounted& fact) const {
+    if (ledger.running_) ledger.steps_here_ = std::max(ledger.steps_here_, fact.steps);
     const auto since = ledger.told_.Take(fact);
     if (!since.has_value()) return;
     PartSeconds told = since->seconds;
@@ -231,6 +232,11 @@ void GoodputLedger::Fold(const Record& record) {
   if (has_gap && trained) stage_ = before;
   moved_.clear();
   std::visit(Visitor{*this, record}, record.fact);
+  mfu_.Fold(record.fact, Seated(), steps_executed_ + steps_here_ - steps_redone_);
+}
+
+double GoodputLedger::Seated() const {
+  return has_world_ ? Sum(sums_) - sums_[Index(TimeClass::kSpare)] - before_world_ : 0;
 }
 
 GoodputLedger::Slots GoodputLedger::CountSlots() const {
@@ -334,6 +340,7 @@ int64_t GoodputLedger::CountSteps(int64_t step, int64_t count) {
   const bool knows = running_->knows_step && step >= 0;
   steps_executed_ += std::max(int64_t{0}, knows ? step - running_->began_at : count);
   running_.reset();
+  steps_here_ = 0;
   return knows ? step : 0;
 }
 
@@ -433,7 +440,8 @@ GoodputReport GoodputLedger::At(Instant now) const {
                        .overcounted = overcounted_ + carry_,
                        .steps_executed = steps_executed_,
                        .steps_redone = steps_redone_,
-                       .incidents = incidents_};
+                       .incidents = incidents_,
+                       .mfu = mfu_.Report()};
   const bool runs = last_ != Instant() && !is_over_;
   const double seconds = runs ? std::max(Duration(), now - last_).ToSecondsF() : 0;
   const Slots slots = CountSlots();

@@ -27,6 +27,7 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
+#include "paceline/core/goodput/mfu.h"
 #include "paceline/core/goodput/time_class.h"
 #include "paceline/core/goodput/told_time.h"
 #include "paceline/core/record.h"
@@ -59,6 +60,7 @@ struct GoodputReport {
   double runtime = 0;
   // Seated ÷ wanted: 0 … 1. 0 before the first world.
   double scheduling = 0;
+  MfuReport mfu;
 };
 
 class GoodputLedger {
@@ -151,6 +153,8 @@ class GoodputLedger {
     double other = 0;
   };
   Slots CountSlots() const;
+  // The time of seated slots since the first world was formed, until the last record.
+  double Seated() const;
 
   std::map<NodeId, NodeTime> nodes_;  // joined and not gone
   ClassSeconds sums_ = {};
@@ -183,6 +187,8 @@ class GoodputLedger {
   int64_t step_max_ = 0;
   int64_t steps_executed_ = 0;
   int64_t steps_redone_ = 0;
+  int64_t steps_here_ = 0;  // of the world that trains, as told by TimeAccounted
+  MfuMeter mfu_;
   double unclaimed_ = 0;  // slot-seconds that Move() or a hang took before their WorldEnded
   std::optional<IncidentCost> open_;
   std::vector<IncidentCost> incidents_;  // over

@@ -23,12 +23,13 @@ bool EndsAStretch(const Fact& fact) {
 }
 
 // What the ranks of the current world have spent until `now`; none if no rank has told it yet.
-std::optional<TimeAccounted> Account(const JobState& state, Instant now, TimeWatch* watch) {
+std::optional<TimeAccounted> Account(const JobState& state, Instant now, int64_t steps,
+                                     TimeWatch* watch) {
   const TimeTold& told = watch->told;
   if (!Trains(state) || told.ranks == 0 || told.generation != state.world->generation) {
     return std::nullopt;
   }
-  TimeAccounted account{told.generation, told.ranks, told.spent};
+  TimeAccounted account{told.generation, told.ranks, told.spent, steps};
   const int64_t since = std::min(now - watch->told_at, kGuessMax).milliseconds();
   for (size_t i = 0; i < kTimeParts; ++i) account.spent[i] += since * told.now[i];
   watch->accounted = told.generation;
@@ -54,7 +55,7 @@ bool NoteTime(Turn& turn) {
   if (state.phase != Phase::kRunning) return false;
   const bool is_first = watch.accounted != state.world->generation;
   if (!is_first && turn.now() - watch.accounted_at < kAccountEvery) return false;
-  const auto account = Account(state, turn.now(), &watch);
+  const auto account = Account(state, turn.now(), turn.watch().step_count, &watch);
   if (!account.has_value()) return false;
   MARK("time accounted");
   turn.Emit(*account, {state.world_seq});
@@ -62,8 +63,8 @@ bool NoteTime(Turn& turn) {
 }
 
 std::optional<TimeAccounted> AccountBefore(const Fact& fact, const JobState& state, Instant now,
-                                           TimeWatch* watch) {
-  return EndsAStretch(fact) ? Account(state, now, watch) : std::nullopt;
+                                           int64_t steps, TimeWatch* watch) {
+  return EndsAStretch(fact) ? Account(state, now, steps, watch) : std::nullopt;
 }
 
 }  // namespace paceline::core

@@ -14,8 +14,8 @@ void OnTimeTold(Turn& turn, const TimeTold& event);
 // Records the sums if a minute has passed. Returns true if it did.
 bool NoteTime(Turn& turn);
 // The record to be made before `fact`, at `now`; none if `fact` changes nothing or nothing was
-// told.
+// told. `steps` are those of the current world.
 std::optional<TimeAccounted> AccountBefore(const Fact& fact, const JobState& state, Instant now,
-                                           TimeWatch* watch);
+                                           int64_t steps, TimeWatch* watch);
 
 }  // namespace paceline::core

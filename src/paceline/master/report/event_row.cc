@@ -262,6 +262,7 @@ struct Filler {
         "restore_ms", "compile_ms", "evaluation_ms", "end_ms"};
     event.generation = fact.generation.value();
     Detail("ranks", std::to_string(fact.ranks));
+    if (fact.steps > 0) Detail("steps", std::to_string(fact.steps));
     for (size_t i = 0; i < kTimeParts; ++i) Detail(kNames[i], std::to_string(fact.spent[i]));
   }
   void operator()(const core::LossWentBad& fact) {

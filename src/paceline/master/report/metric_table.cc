@@ -102,6 +102,11 @@ constexpr MetricRow kOfJob[] = {
              "made that no later attempt repeated; redone steps, detection, restarts, evaluation "
              "and waiting for data, saves and stragglers do not count",
      .value = [](const Source& s, Of) { return s.status.goodput; }},
+    {.name = "mfu_ratio",
+     .help = "model FLOPs utilization since the first world was formed: the model's arithmetic of "
+             "the steps that count, of what the seated ranks' devices could do at their peak; a "
+             "minute behind; 0 if not known, as without a plan",
+     .value = [](const Source& s, Of) { return s.goodput.mfu.ratio.value_or(0); }},
     {.name = "rank_seconds",
      .label = "class",
      .values =

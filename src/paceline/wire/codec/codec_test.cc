@@ -196,7 +196,7 @@ class Draw {
         core::NodeNoticed{node, Name(), Instant() + Time(), Step(), Text()},
         Hang(generation),
         core::HangEnded{generation, Time()},
-        core::TimeAccounted{generation, Small(), {1, 2, 3, 4, 5, 6, 7, 8, 9}},
+        core::TimeAccounted{generation, Small(), {1, 2, 3, 4, 5, 6, 7, 8, 9}, 10},
         core::RankSlow{generation, {{Rank(Small())}, Text(), Flag(), Flag(), 0.21, 0.17, 900}},
         core::RankNoLongerSlow{generation, {{Rank(Small()), Rank(Small())}, Text(), Flag()}},
         core::ModelDescribed{Text(), Big(), Big(), Text(), Text()},

@@ -41,7 +41,7 @@
 #define PACELINE_STEP_SUMS(F) F(steps) F(whole) F(own) F(data) F(waited) F(is_piped)
 #define PACELINE_RANK_SAMPLE(F) F(generation) F(rank) F(shares_batch)
 #define PACELINE_RANK_TIMES(F) F(generation) F(rank) F(has_ended) F(is_piped)
-#define PACELINE_TIME_ACCOUNTED(F) F(generation) F(ranks)
+#define PACELINE_TIME_ACCOUNTED(F) F(generation) F(ranks) F(steps)
 #define PACELINE_SLOW_FINDING(F) F(node) F(is_whole_node) F(is_data) F(excess) F(cost) \
   F(steps_a_day)
 #define PACELINE_SLOW_STATUS(F) F(sentence) F(excess) F(cost) F(is_data)

@@ -141,6 +141,7 @@ absl::Status FromProto(const pb::RankNoLongerSlow& from, core::RankNoLongerSlow*
 }
 absl::Status FromProto(const pb::TimeAccounted& from, core::TimeAccounted* to) {
   PACELINE_TIME_ACCOUNTED(TAKE)
+  if (to->steps < 0) return Invalid("steps", "is negative");
   if (from.spent_size() > static_cast<int>(kTimeParts))
     return Invalid("spent", "has too many parts");
   for (int i = 0; i < from.spent_size(); ++i) {

@@ -79,6 +79,9 @@ TEST(PaceProto, ImpossibleTimesAreRefused) {
   record.add_spent(-1);
   core::TimeAccounted account;
   EXPECT_FALSE(FromProto(record, &account).ok());
+  pb::TimeAccounted backwards;
+  backwards.set_steps(-1);
+  EXPECT_FALSE(FromProto(backwards, &account).ok());
 }
 
 }  // namespace
