@@ -11,6 +11,10 @@
 namespace paceline::diagnose {
 namespace {
 
+constexpr std::array<std::string_view, 7> kMeetings = {
+    "all_reduce",     "barrier",    "all_gather",        "all_gather_into_tensor",
+    "reduce_scatter", "all_to_all", "init_process_group"};
+
 constexpr size_t kMembersMax = 65'536;
 
 // The position of one member of a group, from its calls there by sequence number.
@@ -30,11 +34,6 @@ Position PositionOf(std::span<const Call> calls) {
   return position;
 }
 
-// Operations that no member can complete before all have entered.
-constexpr std::array<std::string_view, 7> kMeetings = {
-    "all_reduce",     "barrier",    "all_gather",        "all_gather_into_tensor",
-    "reduce_scatter", "all_to_all", "init_process_group"};
-
 // Drops waits that have ended. A member no longer waits in a collective if it has begun another
 // phase since, and another member has recorded the collective's end. Its own record of the end may
 // be missing, because another thread holds the GIL. A member that is still in the same phase may
@@ -47,9 +46,7 @@ void DropEndedWaits(const std::map<uint32_t, Duration>& in_phase, Group* group) 
   for (auto& [rank, position] : group->positions) {
     const bool has_ended =
         position.waits_in != nullptr && position.waits_in->sequence <= completed &&
-        in_phase.at(rank) < position.waits_in->age &&
-        std::find(kMeetings.begin(), kMeetings.end(), position.waits_in->operation) !=
-            kMeetings.end();
+        in_phase.at(rank) < position.waits_in->age && IsMeeting(position.waits_in->operation);
     if (has_ended) position.waits_in = nullptr;
   }
 }
@@ -197,6 +194,10 @@ class LowestPlaces {
 };
 
 }  // namespace
+
+bool IsMeeting(std::string_view operation) {
+  return std::find(kMeetings.begin(), kMeetings.end(), operation) != kMeetings.end();
+}
 
 std::vector<uint32_t> MembersOf(std::string_view group) {
   std::vector<uint32_t> members;

@@ -19,6 +19,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "paceline/diagnose/facts.h"
@@ -75,6 +76,9 @@ std::set<uint32_t> AwaitedBy(const WaitGraph& graph, uint32_t rank);
 
 // The ranks that wait for one of `awaited`, directly or through others; without `awaited`.
 std::set<uint32_t> WaitersFor(const WaitGraph& graph, const std::set<uint32_t>& awaited);
+
+// Whether no member can complete the operation before all members have entered it.
+bool IsMeeting(std::string_view operation);
 
 // The members in "0 0-3,8": {0, 1, 2, 3, 8}. Empty if the text has none or too many.
 std::vector<uint32_t> MembersOf(std::string_view group);

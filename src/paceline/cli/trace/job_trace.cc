@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "paceline/base/text.h"
+#include "paceline/cli/trace/host_clocks.h"
 #include "paceline/cli/trace/perfetto_writer.h"
 #include "paceline/core/world_count.h"
 
@@ -18,6 +19,11 @@ class RingTracer {
  public:
   explicit RingTracer(const TraceInput& input) : input_(input), trace_{.from = input.from} {
     trace_.complete_from = input.from;
+    std::vector<HostedRing> rings;
+    for (const RankTrace& rank : input.ranks) rings.push_back({rank.host, &rank.ring});
+    HostClocks clocks = AlignHosts(input.hosts, rings);
+    ahead_ = std::move(clocks.ahead_ns);
+    trace_.unaligned = std::move(clocks.unaligned);
   }
 
   JobTrace Make() {
@@ -30,9 +36,9 @@ class RingTracer {
 
  private:
   int64_t from() const { return input_.from.nanoseconds(); }
-  int64_t now() const { return input_.now.nanoseconds(); }
-  // A time of a ring on the wall clock.
-  int64_t Wall(int64_t monotonic_ns) const { return now() - (input_.monotonic_ns - monotonic_ns); }
+  int64_t now() const { return input_.hosts.front().wall.nanoseconds(); }
+  // A time of a ring of the rank that is added, on the first host's wall clock.
+  int64_t Wall(int64_t monotonic_ns) const { return monotonic_ns + ahead_[host_]; }
 
   // Cut at the begin of the axis.
   void AddStretch(PerfettoWriter::Track track, const std::string& name, int64_t begin, int64_t end,
@@ -80,6 +86,7 @@ class RingTracer {
   }
 
   void AddRank(const RankTrace& rank) {
+    host_ = rank.host;
     const RingPulse& pulse = rank.ring.pulse;
     const auto group = writer_.AddGroup(Concat("rank ", pulse.rank, " on ", rank.node));
     const auto phases = writer_.AddTrack(group, "phase");
@@ -149,7 +156,9 @@ class RingTracer {
   const TraceInput& input_;
   PerfettoWriter writer_;
   JobTrace trace_;
-  int64_t end_ = 0;  // of what the rank that is added has not ended
+  std::vector<int64_t> ahead_;  // see HostClocks
+  size_t host_ = 0;             // of the rank that is added
+  int64_t end_ = 0;             // of what the rank that is added has not ended
 };
 
 }  // namespace

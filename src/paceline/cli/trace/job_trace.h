@@ -13,17 +13,23 @@
 
 namespace paceline::cli {
 
+// The clocks of a host when its rings were read.
+struct HostNow {
+  Instant wall;
+  int64_t monotonic_ns = 0;  // the clock of the rings
+};
+
 struct RankTrace {
   std::string node;
+  size_t host = 0;  // in TraceInput::hosts
   FlightReading ring;
   bool is_alive = true;  // else its last phase ends with its last action
 };
 
 struct TraceInput {
   std::string job_id;
-  Instant now;               // when the rings were read
-  int64_t monotonic_ns = 0;  // the clock of the rings then
-  Instant from;              // what has ended before is left out
+  std::vector<HostNow> hosts;  // the first one's clock is that of the events
+  Instant from;                // what has ended before is left out
   std::vector<RankTrace> ranks;
   const std::vector<core::Record>* records = nullptr;  // of the whole job
   const std::vector<wire::JobEvent>* events = nullptr;
@@ -32,9 +38,10 @@ struct TraceInput {
 struct JobTrace {
   std::string bytes;
   size_t ranks = 0;
-  Instant from;             // where the axis begins
-  Instant complete_from;    // each ring goes back that far, or to the begin of its attempt
-  int64_t short_rank = -1;  // whose ring begins then; -1: no ring is shorter than the axis
+  Instant from;                   // where the axis begins
+  Instant complete_from;          // each ring goes back that far, or to the begin of its attempt
+  int64_t short_rank = -1;        // whose ring begins then; -1: no ring is shorter than the axis
+  std::vector<size_t> unaligned;  // hosts whose own clock had to be believed
 };
 
 JobTrace MakeJobTrace(const TraceInput& input);

@@ -73,8 +73,7 @@ class JobTraceTest : public ::testing::Test {
  protected:
   JobTrace Make(int64_t from = 0) {
     TraceInput input{.job_id = "j", .records = &records_, .events = &events_};
-    input.now = Instant::FromNanoseconds(5000);
-    input.monotonic_ns = 1000;
+    input.hosts = {{Instant::FromNanoseconds(5000), 1000}};
     input.from = Instant::FromNanoseconds(from);
     input.ranks = {rank_};
     return MakeJobTrace(input);

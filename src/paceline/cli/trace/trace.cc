@@ -38,7 +38,8 @@ std::vector<RankTrace> RanksHere(const JobPlace& place) {
   for (agent::HostRing& ring : agent::ReadHostRings(agent::ArenaRoots(place.id).memory)) {
     const std::string process = Concat("/proc/", ring.reading.writer_pid);
     const bool is_alive = ::access(process.c_str(), F_OK) == 0;
-    ranks.push_back({std::move(ring.node), std::move(ring.reading), is_alive});
+    ranks.push_back(
+        {.node = std::move(ring.node), .ring = std::move(ring.reading), .is_alive = is_alive});
   }
   return ranks;
 }
@@ -120,14 +121,14 @@ int RunTrace(Invocation& invocation) {
   TraceInput input{.job_id = place->id, .records = &*records, .events = &events};
   input.ranks = RanksHere(*place);
   if (input.ranks.empty()) return out.Fail(NoRings(*place));
-  input.now = WallNow();
-  input.monotonic_ns = agent::MonotonicNs();
-  input.from = input.now - last;
+  const Instant now = WallNow();
+  input.hosts = {{now, agent::MonotonicNs()}};
+  input.from = now - last;
   const JobTrace trace = MakeJobTrace(input);
   const std::string path = invocation.line.Text("file", "job.pftrace");
   const absl::Status written = ReplaceFile(path, trace.bytes, 0600);
   if (!written.ok()) return out.Fail(TraceNotWritten(path, written));
-  out.Say(Summary(path, trace, input.now));
+  out.Say(Summary(path, trace, now));
   return kExitDone;
 }
 
