@@ -165,7 +165,9 @@ int Main(const std::vector<std::string>& args, const Environment& environment) {
              .what = "not all output was written",
              .where = "standard output",
              .why = failure != 0 ? std::strerror(failure) : "an earlier write failed",
-             .fix = "make room on the disk that it goes to, and run the command again"});
+             .fix = failure == EBADF
+                        ? "run the command again with an open standard output"
+                        : "make room on the disk that it goes to, and run the command again"});
 }
 
 }  // namespace paceline::cli

@@ -62,13 +62,25 @@ std::string SharesText(const Scene& scene, const ParallelPlan& plan) {
   return JoinWith(words, ", ");
 }
 
-// "20 layers on H100-80G, 12 on A100-80G".
+// "20 layers on H100-80G, 12 on A100-80G", and "3, 4, 4, 3 layers" if all are of one type.
 std::string StagesText(const Scene& scene, const ParallelPlan& plan) {
+  const auto name_of = [&](const PlanStage& stage) { return NameOfRank(scene, stage.ranks[0]); };
+  const bool are_alike = std::all_of(
+      plan.stages.begin(), plan.stages.end(),
+      [&](const PlanStage& stage) { return name_of(stage) == name_of(plan.stages.front()); });
   std::vector<std::string> words;
   for (const PlanStage& stage : plan.stages) {
     const uint32_t layers = LayersOf(stage);
-    words.push_back(Concat(words.empty() ? Counted(layers, "layer") : std::to_string(layers),
-                           " on ", NameOfRank(scene, stage.ranks[0])));
+    words.push_back(words.empty() && !are_alike ? Counted(layers, "layer")
+                                                : std::to_string(layers));
+    if (!are_alike) words.back() += " on " + name_of(stage);
+  }
+  if (are_alike) {
+    constexpr size_t kShown = 16;
+    const size_t more = words.size() > kShown ? words.size() - kShown : 0;
+    words.resize(words.size() - more);
+    return Concat(JoinWith(words, ", "), " layers",
+                  more > 0 ? Concat(" and ", more, " more stages") : "");
   }
   if (words.size() > 8) {
     const size_t left = words.size() - 7;

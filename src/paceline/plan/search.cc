@@ -437,10 +437,16 @@ std::variant<ParallelPlan, NoPlan> ChoosePlan(const ModelSummary& model, const C
   std::vector<std::string_view> axes;
   const PlanWishes free = Freed(wishes, axes);
   auto* best = std::get_if<ParallelPlan>(&answer);
-  if (best == nullptr || axes.empty()) return answer;
+  if (axes.empty()) return answer;
   const auto other = Choose(model, cluster, free, limits, nullptr);
-  if (const auto* without = std::get_if<ParallelPlan>(&other)) {
-    if (WordsOf(*without) != WordsOf(*best)) best->because += WithoutWishes(*best, axes, *without);
+  const auto* without = std::get_if<ParallelPlan>(&other);
+  if (without == nullptr) return answer;
+  if (best == nullptr) {
+    auto& none = std::get<NoPlan>(answer);
+    none.fix = Concat("leave out ", JoinWith(axes, " and "), ": then ", WordsOf(*without),
+                      " fits; or ", none.fix);
+  } else if (WordsOf(*without) != WordsOf(*best)) {
+    best->because += WithoutWishes(*best, axes, *without);
   }
   return answer;
 }

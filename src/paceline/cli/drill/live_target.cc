@@ -58,6 +58,15 @@ std::string LiveKindNames() {
 Result<LiveTarget> ChooseTarget(const wire::JobStatus& status, const std::set<std::string>& here,
                                 const LiveKind& kind, const LiveWish& wish) {
   const Place found = FindPlace(status, here, wish);
+  if (found.rank == nullptr && status.phase == "finished") {
+    return Problem{.code = "PL-E169",
+                   .what = "the job has finished",
+                   .where = Concat("paceline drill ", kind.name),
+                   .why = Visible(status.final_reason),
+                   .fix = Concat("paceline ps lists the jobs of this host; or rehearse it in a job "
+                                 "of its own: paceline drill ",
+                                 kind.name)};
+  }
   if (found.rank == nullptr) {
     std::string which;
     if (wish.rank.has_value()) which = Concat(" ", *wish.rank);

@@ -75,6 +75,16 @@ TEST(LiveTargetTest, RanksOfOtherHostsAndOfOlderWorldsAreNotStruck) {
   EXPECT_FALSE(ChooseTarget(older, kHere, kind, {}).ok());
 }
 
+TEST(LiveTargetTest, AJobThatHasFinishedIsSaidToHave) {
+  wire::JobStatus over = LiveStatus();
+  over.phase = "finished";
+  over.final_reason = "all ranks ended";
+  for (wire::NodeStatus& node : over.nodes) node.ranks.clear();
+  const auto target = ChooseTarget(over, kHere, *FindLiveKind("sigkill"), {});
+  ASSERT_FALSE(target.ok());
+  EXPECT_EQ(target.problem().what, "the job has finished");
+}
+
 TEST(LiveTargetTest, OnlyKindsThatAreSignalsStrikeALiveJob) {
   EXPECT_EQ(FindLiveKind("wrong_shape"), nullptr);
   EXPECT_EQ(LiveKindNames(), "sigkill, sigstop, agent_kill, node_kill");

@@ -386,6 +386,12 @@ Result<AxisValue> ParseAxisValue(std::string_view text, const std::string& flag)
     }
     const auto id = static_cast<plan::AxisId>(i);
     if (const auto named = plan::NamedValue(id, value)) return AxisValue{id, *named};
+    std::string values = plan::ValueNames(id);
+    return BadValue(Concat("\"", text.substr(0, 60), "\" has no value of that axis"), flag,
+                    values.empty() ? Concat(axis.name, " is a whole number")
+                                   : Concat(axis.name, " is one of ", values),
+                    Concat(flag, " ", axis.alias, "=",
+                           values.empty() ? "2" : values.substr(0, values.find(','))));
   }
   return BadValue(Concat("\"", text.substr(0, 60), "\" is not AXIS=VALUE"), flag,
                   Concat("the axes are ", JoinWith(names, ", ")), Concat(flag, " tp=8"));

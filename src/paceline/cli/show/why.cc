@@ -104,7 +104,8 @@ void PrintAccount(Output& out, const Explanation& why, const Account& account, R
       out.Painted(Paint::kBold, account.cause.has_value() ? CauseText(*account.cause) : done));
   PrintDrill(out, why);
   const std::string failure_class = ClassText(why.first_fault);
-  if (!failure_class.empty()) out.DataLine("class: " + failure_class);
+  // What a drill has done needs no advice.
+  if (!failure_class.empty() && !why.drill.has_value()) out.DataLine("class: " + failure_class);
   if (account.cause.has_value() && !done.empty()) out.DataLine("then: " + done);
   PrintResumed(out, why);
   if (!account.cost.empty()) out.DataLine("cost: " + account.cost);

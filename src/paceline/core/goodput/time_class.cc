@@ -6,7 +6,7 @@ namespace {
 
 constexpr std::array<TimeClassText, kTimeClasses> kTexts = {{
     {TimeClass::kProductive, "productive", "productive", "steps that count"},
-    {TimeClass::kEvaluation, "evaluation", "evaluation", "the model was in eval mode"},
+    {TimeClass::kEvaluation, "evaluation", "evaluation", "an evaluation ran"},
     {TimeClass::kCheckpointStall, "unproductive_checkpoint_save", "checkpoint stall",
      "the script stood still for a save"},
     {TimeClass::kDataWait, "data_loading_sync", "data wait", "the script waited for its loader"},

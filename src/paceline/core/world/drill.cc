@@ -92,7 +92,8 @@ std::string CostOf(const JobState& state, const Watch& watch, const DrillRequest
   }
   std::string text;
   if (event.loss == DrillLoss::kNode) {
-    text = event.node + " is lost and a spare takes its ranks; the job has one node less. ";
+    text = event.node +
+           " is lost and a spare takes its ranks; its launcher starts it again, as a spare. ";
   }
   if (event.loss == DrillLoss::kStill) {
     text = "all " + ranks + " stand still until the stopped rank is found, 3 s or three steps. ";

@@ -58,12 +58,21 @@ wire::NodeStatus ToStatus(const core::NodeState& node, const core::JobState& sta
   return status;
 }
 
-void AddLink(const core::NodeLink& link, Instant now, wire::NodeStatus* status) {
+// A node that waits may tell of ranks that ended with an earlier world, and others have them now.
+bool IsOfThePast(const core::JobState& state, NodeId node, const RankReport& rank) {
+  return rank.state == RankReport::State::kExited && state.world.has_value() &&
+         rank.generation < state.world->generation && !state.IsSeated(node);
+}
+
+void AddLink(const core::JobState& state, const core::NodeLink& link, Instant now,
+             wire::NodeStatus* status) {
   status->connected = link.connection.has_value();
   status->agent_pid = link.agent_pid;
   status->silent_for = std::max(Duration(), now - link.last_heard);
   status->generation = link.carried_out.value();
-  for (const auto& [local_rank, rank] : link.ranks) status->ranks.push_back(ToStatus(rank));
+  for (const auto& [local_rank, rank] : link.ranks) {
+    if (!IsOfThePast(state, NodeId(status->id), rank)) status->ranks.push_back(ToStatus(rank));
+  }
 }
 
 // Without the ranks' own numbers: the step counter of the world's furthest rank is kept by the job.
@@ -267,7 +276,7 @@ wire::JobStatus MakeJobStatus(const core::Job& job, Instant now, const HostView&
     wire::NodeStatus& added = status.nodes.emplace_back(ToStatus(node, state));
     const auto link = job.links().find(id);
     if (link == job.links().end()) continue;
-    AddLink(link->second, now, &added);
+    AddLink(state, link->second, now, &added);
   }
   status.steps_total = StepsTotal(job);
   status.tasks = TasksOf(job, now);

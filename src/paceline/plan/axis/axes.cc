@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <array>
+#include <string_view>
+#include <vector>
 
 #include "paceline/base/text.h"
 #include "paceline/plan/axis/axis.h"
@@ -18,6 +20,15 @@ std::optional<uint32_t> NamedValue(AxisId axis, std::string_view name) {
   if (axis == AxisId::kSchedule) return FindSchedule(name);
   if (axis == AxisId::kRecompute) return FindRecompute(name);
   return std::nullopt;
+}
+
+std::string ValueNames(AxisId axis) {
+  std::vector<std::string_view> names;
+  if (axis == AxisId::kSchedule) {
+    for (const Schedule* one : Schedules()) names.push_back(one->name);
+  }
+  if (axis == AxisId::kRecompute) names.assign(kRecomputeNames.begin(), kRecomputeNames.end());
+  return JoinWith(names, ", ");
 }
 
 std::string ValueText(AxisId axis, uint32_t value) {

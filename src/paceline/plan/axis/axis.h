@@ -47,6 +47,8 @@ std::optional<uint32_t> FindRecompute(std::string_view name);
 
 // The value of an axis that has names for its values: "1f1b" of `schedule`. None: no such name.
 std::optional<uint32_t> NamedValue(AxisId axis, std::string_view name);
+// The names of an axis's values, with commas between them; "": they are numbers.
+std::string ValueNames(AxisId axis);
 // The name of a value, or its number where there is none.
 std::string ValueText(AxisId axis, uint32_t value);
 
