@@ -111,7 +111,7 @@ def told(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=0.05, help="of a pass of a layer")
+    parser.add_argument("--seconds", type=float, default=0.2, help="of a pass of a layer")
     parser.add_argument("--steps", type=int, default=3)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
