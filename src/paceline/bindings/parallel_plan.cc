@@ -79,6 +79,7 @@ std::map<std::string, std::pair<bool, bool>> LibraryPlans() {
   std::map<std::string, std::pair<bool, bool>> plans;
   for (const plan::Family* family : plan::Families()) {
     for (const plan::ModelType& type : family->types) {
+      if (!type.lacks.empty()) continue;  // no plan of it is carried out
       plans.emplace(type.name, std::pair(type.has_tensor_plan, type.has_pipeline_plan));
     }
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "paceline/base/text.h"
 #include "paceline/plan/devices.h"
 #include "paceline/plan/family/family.h"
@@ -315,6 +317,60 @@ TEST(Families, PresetsHaveThePublishedSizes) {
     }
     EXPECT_NEAR(parameters / 1e9 / billions, 1, 0.02) << name;
   }
+}
+
+// Mistral's announcements: 46.7 and 141 billion parameters, of which a token uses 12.9 and 39.
+TEST(Families, AMixtureKeepsAllExpertsAndComputesWithSome) {
+  const std::tuple<const char*, double, double> sizes[] = {{"mixtral-8x7b", 46.7, 12.9},
+                                                           {"mixtral-8x22b", 141, 39}};
+  for (const auto& [name, billions, active_billions] : sizes) {
+    // With one token, attention's scores are no arithmetic to speak of.
+    const auto summary = SummaryOfPreset(name, {.sequence = 1});
+    ASSERT_TRUE(summary.ok());
+    const LayerRow& embedding = summary->rows[0];
+    double parameters = 0;
+    double active = static_cast<double>(embedding.parameters);  // a row of them is looked up
+    for (const LayerRow& row : summary->rows) {
+      parameters += static_cast<double>(row.parameters) * row.count;
+      active += row.flops / 2 * row.count;
+    }
+    EXPECT_NEAR(parameters / 1e9 / billions, 1, 0.005) << name;
+    EXPECT_NEAR(active / 1e9 / active_billions, 1, 0.01) << name;
+    EXPECT_EQ(ModelTypeOf(name), "mixtral");
+  }
+}
+
+std::string MixtralConfig(std::string_view experts) {
+  return Concat(R"({"model_type": "mixtral", "hidden_size": 4096, "num_hidden_layers": 32,
+    "num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336,
+    "vocab_size": 32000, "max_position_embeddings": 32768)",
+                experts, "}");
+}
+
+TEST(Families, AMixtureOfAConfigIsThatOfTheName) {
+  const ModelSummary named = *SummaryOfPreset("mixtral-8x7b", {});
+  for (const char* experts : {R"(, "num_local_experts": 8, "num_experts_per_tok": 2)", ""}) {
+    const auto read = SummaryOfConfig(MixtralConfig(experts), {});
+    ASSERT_TRUE(read.ok()) << read.failure().message;
+    EXPECT_EQ(read->rows[1].parameters, named.rows[1].parameters);
+    EXPECT_EQ(read->rows[1].flops, named.rows[1].flops);
+    EXPECT_EQ(read->rows[1].saved, named.rows[1].saved);
+  }
+  const auto more = SummaryOfConfig(MixtralConfig(R"(, "num_experts_per_tok": 3)"), {});
+  EXPECT_GT(more->rows[1].flops, named.rows[1].flops);
+  EXPECT_GT(more->rows[1].saved, named.rows[1].saved);
+  EXPECT_EQ(more->rows[1].parameters, named.rows[1].parameters);
+  const auto refused = SummaryOfConfig(MixtralConfig(R"(, "num_experts_per_tok": 9)"), {});
+  ASSERT_FALSE(refused.ok());
+  EXPECT_EQ(refused.failure().message, "num_experts_per_tok is 9 of 8 experts");
+}
+
+TEST(Families, NoPlanOfAMixtureIsCarriedOut) {
+  const std::vector<PlanNeed> needs = NeedsOf("mixtral", ParallelPlan{.tensor = 2});
+  ASSERT_EQ(needs.size(), 1);
+  EXPECT_EQ(needs[0].what,
+            "expert parallelism for mixtral models, which paceline does not carry out");
+  EXPECT_EQ(needs[0].only, "");
 }
 
 }  // namespace

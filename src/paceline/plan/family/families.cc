@@ -23,7 +23,12 @@ double SavedValues(const TransformerSize& size, bool fuses) {
   const double attention = hidden + width * (2 + 2 * keys);
   const double residual = 2 * hidden;
   const double feed_forward = hidden + (!size.is_gated ? 2 : fuses ? 3 : 4) * inner;
-  return attention + residual + feed_forward;
+  if (size.experts == 1) return attention + residual + feed_forward;
+  // The router's input and scores, and of each expert its rows of the input and its output, which
+  // is weighted.
+  const auto active = static_cast<double>(size.active_experts);
+  return attention + residual + hidden + static_cast<double>(size.experts) +
+         active * (feed_forward + hidden);
 }
 
 // Number of values that selective recomputation keeps of a layer, for each token: the results of
@@ -37,7 +42,8 @@ struct KeptValues {
 KeptValues KeptOf(const TransformerSize& size) {
   const auto width = static_cast<double>(size.attention());
   const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
-  const double inner = (size.is_gated ? 2 : 1) * static_cast<double>(size.intermediate);
+  const double inner = (size.is_gated ? 2 : 1) * static_cast<double>(size.intermediate) *
+                       static_cast<double>(size.active_experts);
   return {.divided = width * (2 + 2 * keys) + inner, .whole = 2 * static_cast<double>(size.hidden)};
 }
 
@@ -66,20 +72,24 @@ LayerRow BlockOf(const Family& family, const ModelType& type, const TransformerS
   const double keys = static_cast<double>(size.key_heads) / static_cast<double>(size.heads);
   const auto width = static_cast<double>(size.attention());
   const double matrices = size.is_gated ? 3 : 2;
-  const double products =
-      2 * hidden * width * (1 + keys) + matrices * hidden * static_cast<double>(size.intermediate);
+  const double attention = 2 * hidden * width * (1 + keys);
+  const double expert = matrices * hidden * static_cast<double>(size.intermediate);
+  // Those of a token, and all that are kept.
+  const double products = attention + static_cast<double>(size.active_experts) * expert;
+  const double all = attention + static_cast<double>(size.experts) * expert;
+  const double router = size.experts == 1 ? 0 : hidden * static_cast<double>(size.experts);
   LayerRow row;
   row.name = std::string(family.names.layer);
   row.count = static_cast<uint32_t>(size.layers);
-  row.flops = 2 * tokens * products + 4 * tokens * tokens * width;
-  row.parameters = static_cast<uint64_t>(products + 4 * hidden);
+  row.flops = 2 * tokens * (products + router) + 4 * tokens * tokens * width;
+  row.parameters = static_cast<uint64_t>(all + router + 4 * hidden);
   const uint64_t scores = execution.keeps_scores ? ScoreBytes(size, value_bytes) : 0;
   row.saved = scores + static_cast<uint64_t>(SavedValues(size, execution.has_own_layers) * tokens *
                                              value_bytes);
   row.output = static_cast<uint64_t>(tokens * hidden * value_bytes);
   const auto whole = static_cast<uint64_t>(4 * hidden * tokens * value_bytes);
-  row.tensor = TensorSplit{.parameters = static_cast<uint64_t>(products),
-                           .flops = row.flops,
+  row.tensor = TensorSplit{.parameters = static_cast<uint64_t>(all),
+                           .flops = row.flops - 2 * tokens * router,
                            .saved = row.saved - std::min(whole, row.saved),
                            .exchanges = 2};
   const KeptValues kept = KeptOf(size);
@@ -208,7 +218,10 @@ ModelSummary SummaryOf(const Family& family, const ModelType& type, const Transf
   const auto others = static_cast<double>(family.token_types) +
                       (family.learns_positions ? static_cast<double>(given.sequence) : 0);
   ModelSummary summary;
-  summary.name = Concat(size.name, ", ", size.sequence, " tokens a sample");
+  const std::string experts = size.experts == 1 ? ""
+                                                : Concat(", ", size.active_experts, " of ",
+                                                         size.experts, " experts a token");
+  summary.name = Concat(size.name, experts, ", ", size.sequence, " tokens a sample");
   summary.precision = wishes.precision;
   summary.bytes.compute = value_bytes;
   summary.tensor_divides =
@@ -235,7 +248,7 @@ ModelSummary SummaryOf(const Family& family, const ModelType& type, const Transf
 }  // namespace
 
 std::vector<const Family*> Families() {
-  return {&LlamaFamily(), &GptFamily(), &BertFamily(), &VitFamily()};
+  return {&LlamaFamily(), &MixtralFamily(), &GptFamily(), &BertFamily(), &VitFamily()};
 }
 
 Result<ModelSummary> SummaryOfPreset(std::string_view name, const SummaryWishes& wishes) {

@@ -32,6 +32,8 @@ struct TransformerSize {
   bool is_gated = false;  // three matrices in the feed-forward network instead of two
   bool ties_head = false;
   uint64_t head_size = 0;  // values of a head; 0: hidden / heads
+  uint64_t experts = 1;    // feed-forward networks of a layer, and how many of them a token passes
+  uint64_t active_experts = 1;
   // Values of all heads of a token. Some models have more or fewer than `hidden`.
   uint64_t attention() const { return head_size == 0 ? hidden : heads * head_size; }
 };
@@ -66,6 +68,8 @@ struct ModelType {
   // library's class for its configs has it. None: the head has a weight of its own.
   std::optional<bool> ties_head = {};
   uint64_t head_size = 0;  // where a config.json does not say it; 0: hidden / heads
+  // What no plan of the type is carried out without, and paceline does not have; "": nothing.
+  std::string_view lacks = {};
 };
 
 struct Family {
@@ -82,6 +86,7 @@ struct Family {
 };
 
 const Family& LlamaFamily();
+const Family& MixtralFamily();
 const Family& GptFamily();
 const Family& BertFamily();
 const Family& VitFamily();
@@ -97,6 +102,9 @@ Result<ModelSummary> SummaryOfConfig(std::string_view text, const SummaryWishes&
 // The model type of a preset's name or of the text of a config.json; "" if it is not known.
 std::string ModelTypeOf(std::string_view preset_or_config);
 const ModelType* FindModelType(std::string_view name);
+
+// The numbers of Llama's config, which other families share.
+Result<TransformerSize> ReadLlama(const nlohmann::json& config);
 
 // Whether the config has a value for the key; the library takes null as no value.
 bool IsGiven(const nlohmann::json& config, const char* key);

@@ -2,7 +2,6 @@
 #include "paceline/plan/family/limits.h"
 
 namespace paceline::plan {
-namespace {
 
 Result<TransformerSize> ReadLlama(const nlohmann::json& config) {
   TransformerSize size;
@@ -23,8 +22,6 @@ Result<TransformerSize> ReadLlama(const nlohmann::json& config) {
   size.is_gated = true;
   return size;
 }
-
-}  // namespace
 
 const Family& LlamaFamily() {
   static const Family kFamily = {

@@ -14,6 +14,12 @@ std::vector<PlanNeed> NeedsOf(std::string_view model_type, const ParallelPlan& p
                                     " models, which transformers does not have"),
                      .only = only});
   };
+  if (!type->lacks.empty()) {
+    needs.push_back({.what = Concat(type->lacks, " for ", type->name,
+                                    " models, which paceline does not carry out"),
+                     .only = ""});
+    return needs;
+  }
   if (plan.tensor > 1 && !type->has_tensor_plan) add("tensor", "tp=1");
   if (plan.stages.size() > 1 && !type->has_pipeline_plan) add("pipeline", "pp=1");
   return needs;

@@ -13,7 +13,7 @@ namespace paceline::plan {
 
 struct PlanNeed {
   std::string what;       // "a tensor plan for gpt2 models, which transformers does not have"
-  std::string_view only;  // the wish that leaves it out: "tp=1"
+  std::string_view only;  // the wish that leaves it out: "tp=1"; "": none does
 };
 
 // `model_type` as in config.json; "" or an unknown one: only the executor's own limits count.
