@@ -98,8 +98,9 @@ def test_a_config_whose_library_cannot_carry_out_the_plan_says_so(tmp_path: Path
     assert "means the one with the most memory, and not A100-40G" in done.stdout
     assert re.search(r"needs:  a tensor plan for gpt2 models, which transformers does not have",
                      done.stdout)  # fmt: skip
-    assert re.search(r"--only tp=1(,pp=1)? looks for a plan that parallelize carries out",
-                     done.stdout)  # fmt: skip
+    only = re.search(r"--only (\S+) looks for a plan that parallelize carries out", done.stdout)
+    assert only is not None, done.stdout
+    assert "needs" not in planned(*words, "--only", only[1])
     rate = re.search(r"rate    (\d+) TFLOP/s a device, (\d+) % of the peak", done.stdout)
     assert rate is not None, done.stdout
     predicted = planned(*words)["predicted"]
@@ -112,6 +113,27 @@ def test_a_plan_by_name_says_what_it_needs() -> None:
     assert planned(*words)["needs"]  # transformers divides no gpt2
     carried_out = planned("--model", "llama-8b", "--cluster", "H100:64", "--only", "tp=2,pp=2")
     assert carried_out["tensor"] == 2 and "needs" not in carried_out
+
+
+def test_the_flag_for_a_plan_without_needs_keeps_the_users_values() -> None:
+    words = ("--model", "gpt-22b", "--cluster", "A100:64", "--global-batch", "256")
+    done = paceline("plan", *words, "--only", "tp=8,ac=full")
+    only = re.search(r"--only (\S+) looks for a plan that parallelize carries out", done.stdout)
+    assert only is not None, done.stdout
+    assert "ac=full" in only[1].split(",") and "tp=1" in only[1].split(",")
+    plan = planned(*words, "--only", only[1])
+    assert "needs" not in plan and plan["tensor"] == 1
+
+
+def test_a_mixture_of_experts_is_predicted_alone() -> None:
+    words = ("--model", "mixtral-8x7b", "--cluster", "H100:64", "--global-batch", "256")
+    done = paceline("plan", *words)
+    assert done.returncode == 0, done.stderr
+    assert "mixtral-8x7b, 2 of 8 experts a token, 32768 tokens a sample, 46.7" in done.stdout
+    assert ("needs:  expert parallelism for mixtral models, which paceline does not carry out"
+            in done.stdout)  # fmt: skip
+    assert "no plan was found that parallelize carries out" in done.stdout
+    assert planned(*words)["needs"]
 
 
 def test_output_that_finds_no_room_is_an_error() -> None:

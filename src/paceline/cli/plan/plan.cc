@@ -9,6 +9,7 @@
 #include "paceline/cli/console/exit_code.h"
 #include "paceline/cli/console/text.h"
 #include "paceline/cli/plan/inputs.h"
+#include "paceline/cli/plan/needs_hint.h"
 #include "paceline/cli/plan/show.h"
 #include "paceline/cli/plan/stages.h"
 #include "paceline/plan/axis/axis.h"
@@ -108,14 +109,13 @@ void PrintRejected(Output& out, const ParallelPlan& plan) {
 
 // What the plan needs before `parallelize` can carry it out, and the flag for a plan without needs.
 void PrintNeeds(Output& out, const PlanInputs& inputs, const ParallelPlan& plan) {
-  std::vector<std::string_view> only;
-  for (const plan::PlanNeed& need : plan::NeedsOf(inputs.model_type, plan)) {
-    out.DataLine(Visible(Concat("needs:  ", need.what)));
-    only.push_back(need.only);
-  }
-  if (only.empty()) return;
-  out.DataLine(Concat("        --only ", JoinWith(only, ","),
-                      " looks for a plan that parallelize carries out"));
+  const std::vector<plan::PlanNeed> needs = plan::NeedsOf(inputs.model_type, plan);
+  for (const plan::PlanNeed& need : needs) out.DataLine(Visible(Concat("needs:  ", need.what)));
+  if (needs.empty()) return;
+  const std::string only = OnlyWithoutNeeds(inputs, needs);
+  out.DataLine(only.empty() ? "        no plan was found that parallelize carries out"
+                            : Concat("        --only ", only,
+                                     " looks for a plan that parallelize carries out"));
 }
 
 void PrintPlanText(Output& out, const PlanInputs& inputs, const ParallelPlan& plan) {
