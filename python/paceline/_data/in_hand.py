@@ -91,8 +91,8 @@ def wait() -> None:
 
 
 def keep_stand(data_set: str, ask: Callable[[], "Stand | None"] | None) -> None:
-    """This process leases the data set; `ask` tells how far it is done, by all workers. None: it
-    leases it no more.
+    """Notes that this process leases the data set. `ask` returns how far all workers together have
+    done it; None says that this process has stopped leasing it.
     """
     if ask is None:
         _stands.pop(data_set, None)

@@ -56,7 +56,7 @@ Link ReadLink(Fields& parent, const char* key) {
   return link;
 }
 
-// One value of an axis: a number, true or false, or a name.
+// A value of a plan's axis as JSON has it: a number, true or false (1 or 0), or a name ("1f1b").
 std::optional<uint32_t> AxisValue(AxisId axis, const nlohmann::json& value) {
   if (value.is_boolean()) return value.get<bool>() ? 1 : 0;
   if (value.is_string()) return NamedValue(axis, value.get<std::string>());

@@ -58,8 +58,9 @@ LayerBytes BytesOf(const Scene& scene, const LayerRow& layer, const Shape& shape
   return bytes;
 }
 
-// What products of `seconds` a sample do not hide of a sum over the ranks: at least the first of as
-// many parts as there are ranks.
+// The part of an all-reduce's time (`sum`) for which a rank waits, if the all-reduce runs beside
+// matrix products that take `seconds` a sample. The all-reduce is cut into as many parts as there
+// are ranks, and nothing hides one of them.
 LinearTime Shown(const LinearTime& sum, double seconds, uint32_t ranks) {
   return {.fixed = sum.fixed / ranks,
           .per_sample = std::max(sum.per_sample / ranks, sum.per_sample - seconds)};

@@ -23,7 +23,7 @@ from paceline.integrations.ray.host import Outcome
 
 @dataclass(frozen=True)
 class Unfit:
-    """A raylet on which paceline's actors cannot be made."""
+    """A raylet on which an actor of paceline failed to start."""
 
     raylet: str
     """Ray's id of it; "": unknown."""

@@ -1,6 +1,6 @@
 #pragma once
 
-// `paceline drill KIND --job ID`: strikes one rank or node of a job that runs, once.
+// `paceline drill KIND --job ID`: kills or stops one rank, agent or node of a job that runs.
 
 #include "paceline/cli/command.h"
 

@@ -37,8 +37,9 @@ class ToldTime {
   bool is_lost_ = false;
 };
 
-// Slot-seconds of a stretch of `axis` slot-seconds that are not productive, by class. `*carry` is
-// told time that found no room in the stretches before, and becomes what finds none in this one.
+// Divides a stretch of `axis` slot-seconds by what the ranks told of it, and returns the
+// slot-seconds that are not productive, by class. Ranks may tell more time than a stretch has:
+// `*carry` brings what earlier stretches had no room for, and takes what this one leaves.
 ClassSeconds Divide(const PartSeconds& told, double axis, double* carry);
 
 }  // namespace paceline::core

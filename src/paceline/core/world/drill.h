@@ -12,7 +12,8 @@
 
 namespace paceline::core {
 
-// A checkpoint is fresh for so long: the work since then is done again after the drill.
+// A drill is refused if the newest checkpoint is older, because the ranks repeat all work since
+// then.
 inline constexpr Duration kFreshFor = Duration::Seconds(300);
 // A drill without consequences counts as over after this time, and another one may follow.
 inline constexpr Duration kDrillTime = Duration::Seconds(600);

@@ -1,7 +1,7 @@
-// A table server has started, from a snapshot or from nothing. What its tables lack is done no
-// more: it is leased and pushed again, and every other server skips it. All leases of these data
-// sets end, because an ack on its way may be of a push that only the server's earlier process has
-// answered.
+// What the ledger does when a table server has started, from a snapshot or from nothing. Samples
+// that its tables lack no longer count as done: they are leased and pushed again, and the other
+// servers skip them. All leases of these data sets end, because an ack on its way may be of a push
+// that only the server's earlier process has answered.
 //
 // What is done when all servers serve is applied on all of them. So `Where` gives a position that
 // the rows of all servers have, unless a server is lost between the answer and the reading of rows.

@@ -1,7 +1,7 @@
-// A backward pass in two: of the inputs, which the stage before waits for, and of the weights, for
-// which nobody waits. Weights fill the time in which a stage would wait (P. Qi et al., "Zero Bubble
-// Pipeline Parallelism", 2024, schedule ZB-H1). A stage may have several chunks of layers. The
-// order is that of torch's ScheduleInterleavedZeroBubble.
+// The schedule ZB-H1 divides each backward pass in two: the gradients of the inputs, for which the
+// stage before waits, and those of the weights, for which nobody waits. A stage computes the latter
+// when it would wait otherwise (P. Qi et al., "Zero Bubble Pipeline Parallelism", 2024). A stage
+// may have several chunks of layers. The order is that of torch's ScheduleInterleavedZeroBubble.
 
 #include <algorithm>
 
