@@ -6,10 +6,12 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from live_job import DEADLINE_S, Live, eventually
 from playwright.sync_api import Browser, sync_playwright
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "python"))
@@ -53,3 +55,16 @@ def browser() -> Iterator[Browser]:
         made = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         yield made
         made.close()
+
+
+@pytest.fixture
+def live(tmp_path: Path) -> Iterator[Live]:
+    # pytest's own folders are too long for a socket's path.
+    with tempfile.TemporaryDirectory(prefix="pl-web-") as runtime:
+        made = Live(tmp_path, runtime)
+        try:
+            eventually(lambda: made.rank_pid(1), "the job trains")
+            yield made
+        finally:
+            made.command("stop", "--force")
+            made.launcher.wait(DEADLINE_S)
