@@ -110,7 +110,7 @@ EOF
 # A digest of all that the wheel is made of.
 wheel_digest() {
   local parts=() part
-  for part in pyproject.toml CMakeLists.txt cmake log_classes src proto python; do
+  for part in pyproject.toml CMakeLists.txt cmake log_classes src proto python web; do
     if [ -e "$part" ]; then parts+=("$part"); fi
   done
   find "${parts[@]}" -type f ! -name '*_test.cc' ! -name '*.pyc' ! -path '*/testdata/*' -print0 |

@@ -82,15 +82,15 @@ export function phasesNote(page) {
   return words.join(" ");
 }
 
-/**
- * @param {Page} page
- */
-export function mfuNote(page) {
+/** The model FLOPs utilisation, or why it is unknown. @param {Page} page */
+function mfuNote(page) {
   const {mfu, mfu_unknown_because: why} = page.goodput;
-  if (mfu !== null && mfu !== undefined) {
-    return `MFU ${percentText(mfu)}: the model's arithmetic of the steps that count, of the devices' peak.`;
+  if (mfu === null || mfu === undefined) {
+    return element("span", {}, `MFU is unknown: ${why ?? "the job's release does not tell it"}.`);
   }
-  return `MFU is unknown: ${why ?? "the job's release does not tell it"}.`;
+  return element("span",
+    {title: "the model's arithmetic of the steps that count, of the devices' peak"},
+    `MFU ${percentText(mfu)}.`);
 }
 
 /** @param {Page} page */
@@ -102,8 +102,7 @@ export function goodputCard(page) {
   }
   const words = element("div", {class: "goodput-words"}, classBar(page), legend(page),
     element("p", {class: "quiet"}, "Shares of all rank time. The ring leaves out spares and the time "
-      + `before the first world. ${percentText(goodput.scheduling)} of the wanted seats were taken. `
-      + phasesNote(page)),
-    element("p", {class: "quiet"}, mfuNote(page)));
+      + `before the first world. ${percentText(goodput.scheduling)} of the wanted seats were taken. `,
+      mfuNote(page), ` ${phasesNote(page)}`));
   return card("goodput", "Goodput", element("div", {class: "goodput"}, ring(goodput.runtime), words));
 }

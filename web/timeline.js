@@ -11,7 +11,9 @@ const FLAGS = 16; // height of the row of flags
 const AXIS = 20;
 const LABELS = 96; // width of the hosts' names
 const LANES_MAX = 128; // height of all lanes together
+const LANE_LEAST = 2;
 const FOLDED_BEYOND = 8;
+const FOLDED_LANES = 16; // more lanes are folded by coarser times
 
 /**
  * What is at a time: the class, and the incidents that began close to it.
@@ -38,21 +40,60 @@ export function spanOf(timeline) {
 }
 
 /**
- * The lanes to draw. Of many hosts, those that were there at the same times share one lane, so a
- * host that was lost always has one of its own.
+ * Numbers the times of the lanes' parts by groups: a time is in the group of the one before it if no
+ * more than `gap` seconds lie between them, as those of hosts that join one after another.
  * @param {Timeline} timeline
+ * @param {number} gap
  */
-export function shownLanes(timeline) {
-  if (timeline.lanes.length <= FOLDED_BEYOND) return timeline.lanes;
+function groupsOfTimes(timeline, gap) {
+  const times = timeline.lanes.flatMap((lane) =>
+    lane.parts.flatMap((part) => [part.from, part.until])).sort((one, other) => one - other);
+  /** @type {Map<number, number>} */
+  const groups = new Map();
+  let group = 0;
+  times.forEach((time, index) => {
+    if (index > 0 && time - times[index - 1] > gap) group += 1;
+    groups.set(time, group);
+  });
+  return groups;
+}
+
+/**
+ * The hosts that were there at the same times, but for `gap` seconds. One that is still there is
+ * never with one that is gone.
+ * @param {Timeline} timeline
+ * @param {number} gap
+ */
+function alikeLanes(timeline, gap) {
+  const groups = groupsOfTimes(timeline, gap);
   /** @type {Map<string, import("./data.js").Lane[]>} */
   const alike = new Map();
   for (const lane of timeline.lanes) {
-    const key = JSON.stringify(lane.parts);
+    const key = JSON.stringify(lane.parts.map((part) => [part.is_seated, groups.get(part.from),
+      part.until < timeline.until && groups.get(part.until)]));
     const same = alike.get(key);
     if (same === undefined) alike.set(key, [lane]);
     else same.push(lane);
   }
-  return [...alike.values()].map((lanes) => ({
+  return [...alike.values()];
+}
+
+/**
+ * The lanes to draw. Of many hosts, those that were there at the same times share one lane, so a
+ * host that was lost has one of its own, or shares one with those that were lost with it. Times are
+ * the same if the picture hardly tells them apart, and if that makes many lanes, coarser ones.
+ * @param {Timeline} timeline
+ */
+export function shownLanes(timeline) {
+  if (timeline.lanes.length <= FOLDED_BEYOND) return timeline.lanes;
+  const {from, until} = spanOf(timeline);
+  let gap = (until - from) / 500;
+  let alike = alikeLanes(timeline, gap);
+  while (alike.length > FOLDED_LANES && gap < until - from) {
+    gap *= 2;
+    alike = alikeLanes(timeline, gap);
+  }
+  return alike.slice(0, LANES_MAX / LANE_LEAST).map((lanes) => ({
     node: lanes.length === 1 ? lanes[0].node : `${countText(lanes.length)} hosts`,
     parts: lanes[0].parts,
   }));
@@ -72,7 +113,8 @@ function markEvery(length) {
 function draw(canvas, page, cursor) {
   const {stretches} = page.timeline;
   const lanes = shownLanes(page.timeline);
-  const laneHeight = Math.max(2, Math.min(20, Math.floor(LANES_MAX / Math.max(1, lanes.length))));
+  const laneHeight = Math.max(LANE_LEAST,
+    Math.min(20, Math.floor(LANES_MAX / Math.max(1, lanes.length))));
   const width = canvas.clientWidth;
   const height = FLAGS + lanes.length * laneHeight + AXIS;
   const scale = window.devicePixelRatio || 1;

@@ -189,9 +189,26 @@ void Fleet::Report(Agent& agent) {
     rank.state = RankReport::State::kStepping;
     rank.step_count = agent.step;
     beat.ranks.push_back(rank);
+    if (options_.slow_rank.has_value()) beat.samples.push_back(SampleOf(rank));
   }
   ++agent.step;
   Send(agent, beat);
+}
+
+// All ranks do the same steps since the fleet began, and the others wait for the slow one.
+RankSample Fleet::SampleOf(const RankReport& rank) const {
+  constexpr int64_t kStepMs = 100;
+  constexpr int64_t kOwnMs = 60;
+  constexpr int64_t kDataMs = 4;
+  const auto steps = static_cast<int64_t>((Clock::now() - began_) / std::chrono::milliseconds(100));
+  const int64_t own = kOwnMs + (rank.rank.value() == *options_.slow_rank ? kOwnMs / 10 : 0);
+  return {.generation = rank.generation,
+          .rank = rank.rank,
+          .sums = {.steps = static_cast<uint64_t>(steps),
+                   .whole = Duration::Milliseconds(steps * kStepMs),
+                   .own = Duration::Milliseconds(steps * own),
+                   .data = Duration::Milliseconds(steps * kDataMs),
+                   .waited = Duration::Milliseconds(steps * (kStepMs - own - kDataMs))}};
 }
 
 void Fleet::Tell(uint32_t number, const CheckpointReport& report) { Send(agents_[number], report); }

@@ -174,8 +174,11 @@ def hostile() -> Data:
 
 def large() -> Data:
     data = running()
-    lane = data["timeline"]["lanes"][0]
-    data["timeline"]["lanes"] = [lane | {"node": f"node{i}"} for i in range(1249)]
+    # The hosts joined one after another, within some seconds.
+    first = NOW - 1795
+    data["timeline"]["lanes"] = [
+        {"node": f"node{i}", "parts": [{"from": first + i / 200, "until": NOW, "is_seated": True}]}
+        for i in range(1249)]
     data["timeline"]["lanes"].append(running()["timeline"]["lanes"][3] | {"node": "node1249"})
     data["sentence"] = "trains with 10,000 ranks on 1,250 nodes"
     data["status"]["world"]["size"] = 10_000
