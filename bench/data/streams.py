@@ -1,15 +1,22 @@
 """How many records a second a live stream gives, beside the bare client of the same source.
 
     .venv/bin/python -m bench.data.streams --rounds 5 --records 400000
+    .venv/bin/python -m bench.data.streams --sources kafka --records 2000000
 
 Records have 100 bytes, and one process reads all four partitions. Each round runs all systems, one
 after the other, over the same data; a process each. The time is from the first batch to the last
-record, so starting up does not count.
+record, so starting up does not count. `cpu` is what the reading thread itself took of it.
 
 - kafka: a real broker on loopback (`make test-brokers` fetches it). The bare loop is
-  confluent-kafka with assign and consume, read_committed, and keeps no offsets.
+  confluent-kafka with assign and consume, read_committed, and keeps no offsets. `bare` is that loop
+  as one writes it; `tuned` has what our source has found to be faster: a short
+  fetch.queue.backoff.ms, and 512 messages a call.
 - files: Parquet on this disk. The bare loop is pyarrow's iter_batches and to_pylist.
 - flight: `paceline receive` on loopback. The bare loop is DoGet and to_pylist.
+
+Each is read in three ways: `raw` hands out the records, `each` makes a number of each record, and
+`whole` makes an array of numbers of an Arrow RecordBatch (`decode_batch`). The bare loops do the
+same work.
 
 `--kills N` counts what N kills of the receiver or of its writer lose or repeat, in other rounds.
 """
@@ -33,6 +40,7 @@ from bench.harness import BENCH, Samples, machine
 
 PARTITIONS = 4
 BATCH = 4096
+WAYS = ("raw", "each", "whole")
 sys.path.insert(0, str(BENCH.parent / "tests" / "brokers"))
 
 
@@ -43,61 +51,99 @@ def payload(number: int) -> bytes:
 # ---- the readers, in processes of their own ----
 
 
-def ours(url: str, secrets: str) -> Iterator[int]:
+def number_of(record: Any) -> int:
+    return int((record["value"] if isinstance(record, dict) else record)[:12])
+
+
+def numbers_of(raw: Any) -> Any:
+    import pyarrow
+    import pyarrow.compute
+
+    texts = pyarrow.compute.binary_slice(raw.column("value"), 0, 12)  # pyright: ignore
+    return texts.cast(pyarrow.string()).cast(pyarrow.int64()).to_numpy()
+
+
+def ours(url: str, secrets: str, way: str) -> Iterator[int]:
     from paceline.data import LeasedLoader, Stream
 
-    stream = Stream(url, name="bench", secrets=secrets or None)
+    ways: dict[str, dict[str, Any]] = {
+        "raw": {}, "each": {"decode": number_of}, "whole": {"decode_batch": numbers_of}}
+    stream = Stream(url, name="bench", secrets=secrets or None, **ways[way])
     with LeasedLoader(stream, batch=BATCH, wait=0.02) as loader:
         for batch in loader:
             yield len(batch)
 
 
-def bare_kafka(url: str) -> Iterator[int]:
+def made_of(values: list[Any], way: str) -> int:
+    """The size of the batch, after the work of this way was done."""
+    if way == "each":
+        return len([number_of(one) for one in values])
+    if way == "whole":
+        import pyarrow
+
+        column = pyarrow.array(values, pyarrow.binary())
+        return len(numbers_of(pyarrow.RecordBatch.from_arrays([column], ["value"])))
+    return len(values)
+
+
+def bare_kafka(url: str, way: str, most: int, **settings: Any) -> Iterator[int]:
     from confluent_kafka import Consumer, TopicPartition
 
     address, topic = url.removeprefix("kafka://").split("/")
     consumer = Consumer({
         "bootstrap.servers": address, "group.id": "bench", "enable.auto.commit": False,
-        "isolation.level": "read_committed", "queued.max.messages.kbytes": 64 << 10})
+        "isolation.level": "read_committed", "queued.max.messages.kbytes": 64 << 10, **settings})
     consumer.assign([TopicPartition(topic, one, 0) for one in range(PARTITIONS)])
     while True:
-        values = [one.value() for one in consumer.consume(BATCH, 0.02) if one.error() is None]
+        values: list[Any] = []
+        while len(values) < BATCH:
+            messages = consumer.consume(min(most, BATCH - len(values)), 0.02)
+            values += [one.value() for one in messages if one.error() is None]
+            if len(messages) < most:
+                break
         if values:
-            yield len(values)
+            yield made_of(values, way)
 
 
-def bare_files(url: str) -> Iterator[int]:
+def of_rows(raw: Any, way: str) -> int:
+    return len(numbers_of(raw)) if way == "whole" else made_of(raw.to_pylist(), way)
+
+
+def bare_files(url: str, way: str) -> Iterator[int]:
     import pyarrow.parquet
 
     folder = Path(url.removeprefix("files://")).parent
     for path in sorted(folder.glob("*.parquet")):
         for batch in pyarrow.parquet.ParquetFile(path).iter_batches(BATCH):
-            yield len(batch.to_pylist())
+            yield of_rows(batch, way)
 
 
-def bare_flight(url: str, secrets: str) -> Iterator[int]:
+def bare_flight(url: str, secrets: str, way: str) -> Iterator[int]:
     from paceline.sinks.client import Client
     from paceline.sources.secrets import read_secrets
 
     client = Client(url, read_secrets(secrets))
     for partition in range(PARTITIONS):
         for chunk in client.get(partition, 0, 600.0):
-            yield len(chunk.data.to_pylist())
+            yield of_rows(chunk.data, way)
 
 
-def read(system: str, url: str, secrets: str, records: int) -> None:
+def read(system: str, way: str, url: str, secrets: str, records: int) -> None:
     kind = url.partition(":")[0]
     if system == "ours":
-        counts = ours(url, secrets)
+        counts = ours(url, secrets, way)
+    elif kind == "kafka":
+        counts = (bare_kafka(url, way, BATCH) if system == "bare"
+                  else bare_kafka(url, way, 512, **{"fetch.queue.backoff.ms": 10}))
     else:
-        counts = (bare_kafka(url) if kind == "kafka" else bare_files(url) if kind == "files"
-                  else bare_flight(url, secrets))
+        counts = bare_files(url, way) if kind == "files" else bare_flight(url, secrets, way)
     first = left = next(counts)
-    began = time.perf_counter()
+    began, cpu = time.perf_counter(), time.thread_time()
     while left < records:
         left += next(counts)
-    took = time.perf_counter() - began
-    print(json.dumps({"seconds": took, "rate": (left - first) / took}), flush=True)
+    took, cpu = time.perf_counter() - began, time.thread_time() - cpu
+    print(json.dumps({"seconds": took, "rate": (left - first) / took,
+                      "cpu_ns": round(cpu / (left - first) * 1e9)}), flush=True)
 
 
 # ---- the sources ----
@@ -153,7 +199,12 @@ def fill_kafka(broker: Any, records: int) -> str:
     producer = Producer({"bootstrap.servers": broker.address, "linger.ms": 20,
                          "queue.buffering.max.messages": 1_000_000})
     for number in range(records):
-        producer.produce("clicks", payload(number), partition=number % PARTITIONS)
+        while True:
+            try:
+                producer.produce("clicks", payload(number), partition=number % PARTITIONS)
+                break
+            except BufferError:
+                producer.poll(0.1)
         if number % 10_000 == 0:
             producer.poll(0)
     producer.flush(120)
@@ -179,20 +230,36 @@ def fill_receiver(receiver: Receiver, records: int) -> str:
 
 
 def measure(samples: Samples, urls: dict[str, tuple[str, str]], rounds: int, records: int) -> None:
+    systems = {kind: ("bare", "tuned", "ours") if kind == "kafka" else ("bare", "ours")
+               for kind in urls}
     for _ in range(rounds):
         for kind, (url, secrets) in urls.items():
-            for system in ("bare", "ours"):
-                done = subprocess.run(
-                    [sys.executable, "-m", "bench.data.streams", "--read", system, url, secrets,
-                     str(records)], check=True, stdout=subprocess.PIPE, text=True)
-                found = json.loads(done.stdout.splitlines()[-1])
-                samples.add(f"{kind} {system}", found["seconds"], rate=found["rate"])
+            for way in WAYS:
+                for system in systems[kind]:
+                    done = subprocess.run(
+                        [sys.executable, "-m", "bench.data.streams", "--read", system, way, url,
+                         secrets, str(records)], check=True, stdout=subprocess.PIPE, text=True)
+                    found = json.loads(done.stdout.splitlines()[-1])
+                    samples.add(f"{kind} {way} {system}", found["seconds"], rate=found["rate"],
+                                cpu_ns=found["cpu_ns"], records=records)
     for kind in urls:
-        rates = {system: statistics.median(
-            row["rate"] for row in samples.rows if row["system"] == f"{kind} {system}")
-            for system in ("bare", "ours")}
-        print(f"{kind:8} bare {rates['bare']:12,.0f} records/s   ours {rates['ours']:12,.0f} "
-              f"records/s   ratio {rates['ours'] / rates['bare']:.2f}   n={rounds}")
+        for way in WAYS:
+            of = {system: [row for row in samples.rows if row["system"] == f"{kind} {way} {system}"]
+                  for system in systems[kind]}
+            show(f"{kind} {way}", of)
+
+
+def show(what: str, of: dict[str, list[dict[str, Any]]]) -> None:
+    """Medians, and ours ÷ each peer, by rounds."""
+    for system, rows in of.items():
+        rate, cpu = (statistics.median(row[key] for row in rows) for key in ("rate", "cpu_ns"))
+        text = f"{what:12} {system:6} {rate:12,.0f} records/s {cpu:7,.0f} ns of CPU"
+        if system != "ours":
+            pairs = list(zip(of["ours"], rows, strict=True))
+            faster = statistics.median(own["rate"] / peer["rate"] for own, peer in pairs)
+            less = statistics.median(peer["cpu_ns"] / own["cpu_ns"] for own, peer in pairs)
+            text += f"   ours: {faster:.2f} of its rate, {less:.2f} by CPU"
+        print(text, flush=True)
 
 
 # ---- kills ----
@@ -257,11 +324,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--records", type=int, default=400_000)
     parser.add_argument("--kills", type=int, default=0)
-    parser.add_argument("--read", nargs=4)
+    parser.add_argument("--sources", default="files,flight,kafka")
+    parser.add_argument("--read", nargs=5)
     given = parser.parse_args()
     if given.read:
-        system, url, secrets, records = given.read
-        return read(system, url, secrets, int(records))
+        system, way, url, secrets, records = given.read
+        return read(system, way, url, secrets, int(records))
     print(machine(), file=sys.stderr)
     with tempfile.TemporaryDirectory(prefix="streams-") as name:
         folder = Path(name)
@@ -269,15 +337,21 @@ def main() -> None:
             hits, lost, repeated = kills(folder / "inbox", given.kills)
             print(f"receiver and writer: {hits} kills, {lost} lost, {repeated} repeated")
             return None
-        urls = {"files": (fill_files(folder / "files", given.records), "")}
+        wanted = given.sources.split(",")
+        urls: dict[str, tuple[str, str]] = {}
+        if "files" in wanted:
+            urls["files"] = (fill_files(folder / "files", given.records), "")
         receiver = Receiver(folder / "inbox")
         broker: Any = None
         try:
-            urls["flight"] = (fill_receiver(receiver, given.records), receiver.secrets)
+            if "flight" in wanted:
+                urls["flight"] = (fill_receiver(receiver, given.records), receiver.secrets)
             # Of tests/brokers, which is no package.
             from kafka_broker import KafkaBroker, why_not  # pyright: ignore[reportMissingImports]
 
-            if why := why_not():
+            if "kafka" not in wanted:
+                pass
+            elif why := why_not():
                 print(f"KAFKA NOT MEASURED: {why}", file=sys.stderr)
             else:
                 (folder / "kafka").mkdir()

@@ -140,5 +140,6 @@ def test_a_frozen_receiver_is_waited_for(
     assert [part.name for part in source.partitions()] == ["0", "1", "2"]
     receiver.process.send_signal(signal.SIGCONT)
     found = eventually(lambda: source.poll(1000, 0.1), "the rows come")
-    assert [one.value["click"] for one in found] == list(range(100))
+    clicks = [row["click"] for run in found for row in run.values.to_pylist()]
+    assert clicks == list(range(100))
     source.close()

@@ -9,11 +9,11 @@ from typing import Any
 from paceline._base import arguments
 from paceline._data import in_hand, lease_errors
 from paceline._data.lease_holder import SLICE_SECONDS, LeaseHolder, Resume, terms_text
-from paceline._data.live_batch import LiveBatch, LiveReading
+from paceline._data.live_batch import LiveBatch, LiveReading, LiveRun
 from paceline._data.order import Json
 from paceline._data.stream import Stream
 from paceline.errors import DataError
-from paceline.sources.live import Record, Source
+from paceline.sources.live import Records, Source, arrow_of, values_of
 
 _WHERE = "LeasedLoader"
 _ORDINALS = 2**53
@@ -21,7 +21,6 @@ _PARTITION = 2**36  # ordinals of a partition: docs/formats/lease_frames.md
 _LOOK_SECONDS = 1.0  # between two looks for new partitions
 _POLL_SECONDS = 0.1
 _FILES_AT_ONCE = 2
-RECORD_BYTES_MAX = 16 << 20
 REFUSED_WINDOW = 10_000
 REFUSED_MOST = 100  # of the window
 
@@ -33,8 +32,8 @@ class LiveLoader(LeaseHolder):
         batch: samples at once, at most. None: single samples. wait: seconds after a batch's first
             sample until the batch is handed out as it is. resume: "acks" (default): after a
             failure, go on after the acknowledged records. "checkpoint": rewind with the model.
-        collate: makes a batch of a list of samples. deadline: seconds without an acknowledgement
-            until a worker's partitions go to others.
+        collate: makes a batch of a list of samples; not for a stream with `decode_batch`.
+        deadline: seconds without an acknowledgement until a worker's partitions go to others.
     """
 
     @arguments.known(_WHERE)
@@ -74,10 +73,10 @@ class LiveLoader(LeaseHolder):
         self._again: deque[LiveBatch] = deque()  # handed out, and not done
         self._current: LiveBatch | None = None
         self._gathered: LiveBatch | None = None
-        self._polled: deque[Record] = deque()  # read, and in no batch yet
+        self._polled: deque[Records] = deque()  # read, and in no batch yet
         self._looked = 0.0
         self._is_running = False
-        self._checked = 0  # records that decode got
+        self._checked = 0  # records that were taken for batches
         # Of the last REFUSED_WINDOW, by `_checked`, and at most one more than are allowed.
         self._refused_at: deque[int] = deque(maxlen=REFUSED_MOST + 1)
         self.refused = 0  # records that decode refused in this process
@@ -104,10 +103,10 @@ class LiveLoader(LeaseHolder):
         """Yield the samples, if there are any."""
         self._current = batch
         self._show(batch)
-        samples = [sample for _lease, _ordinal, sample in batch.samples]
         try:
-            if samples:
-                yield self._made_of(samples)
+            made = self._made_of(batch)
+            if batch.size:
+                yield made
             self.done()
         finally:
             in_hand.end(self)
@@ -115,10 +114,48 @@ class LiveLoader(LeaseHolder):
                 self._again.appendleft(self._current)
                 self._current = None
 
-    def _made_of(self, samples: list[Any]) -> Any:
+    def _made_of(self, batch: LiveBatch) -> Any:
+        """What the loop gets; None if nothing is left of the batch."""
+        if not batch.size:
+            return None
+        if self.stream.decode_batch is not None:
+            return self._decoded(batch, self.stream.decode_batch)
+        samples = batch.samples()
         if self.batch is None:
             return samples[0]
         return samples if self._collate is None else self._collate(samples)
+
+    def _decoded(self, batch: LiveBatch, decode: Callable[[Any], Any]) -> Any:
+        """What `decode_batch` makes of the batch, without the records that it refuses."""
+        raw = arrow_of([run.values for run in batch.runs])
+        try:
+            return decode(raw)
+        except Exception:
+            if not self._refuse_of(batch, decode):
+                raise  # it takes each record alone, so the failure is not that of a record
+        return decode(arrow_of([run.values for run in batch.runs])) if batch.size else None
+
+    def _refuse_of(self, batch: LiveBatch, decode: Callable[[Any], Any]) -> bool:
+        """Puts the records that `decode` refuses when they are alone into the quarantine."""
+        place = self._checked - batch.size
+        refused: list[tuple[LiveReading, int, int, Exception]] = []
+        kept: list[LiveRun] = []
+        for run in batch.runs:
+            begin = run.first
+            for at in range(len(run.values)):
+                place += 1
+                raw = arrow_of([run.values[at:at + 1]])
+                try:
+                    decode(raw)
+                except Exception as error:
+                    refused.append((run.reading, run.first + at, place, error))
+                    kept.append(run.part(begin, run.first + at))
+                    begin = run.first + at + 1
+            kept.append(run.part(begin, run.first + len(run.values)))
+        batch.replace([run for run in kept if len(run.values)])
+        for reading, ordinal, at, error in refused:
+            self._refuse_record(reading, ordinal, at, error)
+        return bool(refused)
 
     def done(self) -> None:
         """Acknowledge the last batch now, and not only when the loop asks for the next one."""
@@ -155,7 +192,7 @@ class LiveLoader(LeaseHolder):
         try:
             self._fill(batch, patience_max)
         except BaseException:
-            if batch.samples or batch.until:
+            if batch.size or batch.until:
                 self._again.appendleft(batch)  # the loop may go on
             raise
         finally:
@@ -168,7 +205,7 @@ class LiveLoader(LeaseHolder):
         if time.monotonic() - self._looked >= self._look_seconds:
             self._look()
         began = time.monotonic()
-        while len(batch.samples) < size:
+        while batch.size < size:
             now = time.monotonic()
             if until is not None and now >= until:
                 break
@@ -176,62 +213,78 @@ class LiveLoader(LeaseHolder):
                 break
             if now - self._looked >= self._look_seconds:
                 self._look()
-                if not batch.samples and batch.until:
+                if not batch.size and batch.until:
                     break  # only refused records so far
             self._take(batch)
-            if not self._polled and not batch.samples:
+            if not self._polled and not batch.size:
                 in_hand.wait()
             if not self._polled:
                 patience = _POLL_SECONDS if until is None else min(_POLL_SECONDS, until - now)
-                self._polled += self._source.poll(size - len(batch.samples), max(patience, 0.0))
+                self._polled += self._source.poll(size - batch.size, max(patience, 0.0))
             self._take_polled(batch, size)
-            if batch.samples and until is None:
+            if batch.size and until is None:
                 until = time.monotonic() + self._wait
 
     def _take_polled(self, batch: LiveBatch, size: int) -> None:
         """Moves polled records into the batch, until it has `size` samples."""
-        polled, samples, begin, until = self._polled, batch.samples, batch.begin, batch.until
-        readings, decode = self._readings, self.stream.decode
-        while polled and len(samples) < size:
-            record = polled[0]
-            reading = readings.get(record.partition)
-            ordinal = -1 if reading is None or record.is_gap else reading.ordinal(record.offset)
-            if reading is None or not reading.next <= ordinal < reading.end:
-                self._take_unusual(record, batch)
+        polled = self._polled
+        while polled and batch.size < size:
+            records = polled[0]
+            reading = self._readings.get(records.partition)
+            if reading is None:
                 polled.popleft()
                 continue
-            refusal: Exception | None = None
-            sample: Any = record.value
-            try:
-                if isinstance(sample, bytes) and len(sample) > RECORD_BYTES_MAX:
-                    raise ValueError(f"the record has {len(sample)} bytes, more than 16 MiB")
-                if decode is not None:
-                    sample = decode(sample)
-            except Exception as error:
-                refusal = error
-            # Only now: an interrupted decode has not made anything of the record.
-            lease = reading.lease
-            if lease not in until:
-                begin[lease] = reading.next
-            reading.next = until[lease] = ordinal + 1
-            polled.popleft()
-            self._checked += 1
-            if refusal is None:
-                samples.append((lease, ordinal, sample))
-            else:
-                self._refuse_record(reading, ordinal, refusal)
+            if records.is_gap:
+                self._skip(reading, records.offset, batch)
+                polled.popleft()
+                continue
+            first = reading.ordinal(records.offset)
+            # An interrupted call has taken a part of them: what is left is told by `reading.next`.
+            begin = max(reading.next - first, 0)
+            end = min(len(records.values), begin + size - batch.size, reading.end - first)
+            if begin < end:
+                is_all = end - begin == len(records.values)
+                part = records if is_all else records.part(begin, end)
+                self._take_records(batch, reading, part)
+            elif begin < len(records.values):
+                self._end_lease(reading, first + begin, batch)
+            if reading.next - first >= len(records.values) or begin >= end:
+                polled.popleft()
 
-    def _take_unusual(self, record: Record, batch: LiveBatch) -> None:
-        """Of a reading that is over, of a gap, or outside what the lease has left."""
-        reading = self._readings.get(record.partition)
-        if reading is None:
+    def _take_records(self, batch: LiveBatch, reading: LiveReading, records: Records) -> None:
+        """They are those that the lease has next, and the batch has room for all of them."""
+        decode, values = self.stream.decode, records.values
+        first = reading.ordinal(records.offset)
+        count = len(values)
+        if records.refusal:
+            batch.advance(reading, first + count)
+            self._checked += count
+            self._refuse_record(reading, first, self._checked, ValueError(records.refusal))
             return
-        if record.is_gap:
-            self._skip(reading, record.offset, batch)
+        if self.stream.decode_batch is None:
+            values = values_of(values)
+        if decode is None:
+            batch.take(LiveRun(reading, first, values))
+            self._checked += count
             return
-        ordinal = reading.ordinal(record.offset)
-        if ordinal < reading.next:
-            return
+        samples: list[Any] = []
+        refusal: Exception | None = None
+        try:
+            for value in values:
+                samples.append(decode(value))
+        except Exception as error:
+            refusal = error
+        finally:  # an interrupted decode has not made anything of its record
+            count = len(samples)
+            self._checked += count
+            batch.take(LiveRun(reading, first, samples))
+        if refusal is not None:
+            batch.advance(reading, first + count + 1)
+            self._checked += 1
+            self._refuse_record(reading, first + count, self._checked, refusal)
+
+    def _end_lease(self, reading: LiveReading, ordinal: int, batch: LiveBatch) -> None:
+        """There are records behind what the lease has."""
         if ordinal >= reading.first + _PARTITION:
             raise DataError(
                 what="a partition has more records than can be counted",
@@ -244,7 +297,10 @@ class LiveLoader(LeaseHolder):
         batch.advance(reading, reading.end)
         self._source.close(reading.name)
 
-    def _refuse_record(self, reading: LiveReading, ordinal: int, error: Exception) -> None:
+    def _refuse_record(
+        self, reading: LiveReading, ordinal: int, place: int, error: Exception
+    ) -> None:
+        """`place`: how many records were taken up to this one, as `_checked` counts them."""
         why = f"{type(error).__name__}: {str(error).partition(chr(10))[0]}"[:300]
         self._reader.gap(reading.lease, ordinal, ordinal + 1, True, why)
         self.refused += 1
@@ -253,11 +309,11 @@ class LiveLoader(LeaseHolder):
             logging.getLogger("paceline").warning(
                 "a record of the stream %s goes to the quarantine: partition %s offset %d: %s",
                 self.name, reading.name, offset, why)
-        self._refused_at.append(self._checked)
-        while self._refused_at[0] <= self._checked - REFUSED_WINDOW:
+        self._refused_at.append(place)
+        while self._refused_at[0] <= place - REFUSED_WINDOW:
             self._refused_at.popleft()
         if len(self._refused_at) > REFUSED_MOST:
-            window = min(self._checked, REFUSED_WINDOW)
+            window = min(place, REFUSED_WINDOW)
             raise DataError(
                 what="decode refuses too many records of the stream",
                 where=f"the stream {self.name}, partition {reading.name} offset {offset}",
@@ -356,7 +412,7 @@ class LiveLoader(LeaseHolder):
         batches = [*self._again, *filter(None, (self._gathered,))]
         for batch in batches:
             batch.forget(lease)
-        self._again = deque(batch for batch in self._again if batch.samples or batch.until)
+        self._again = deque(batch for batch in self._again if batch.size or batch.until)
 
     # ---- what the holder of leases asks ----
 

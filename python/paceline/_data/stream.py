@@ -32,6 +32,9 @@ class Stream:
             `flight://HOST:PORT/STREAM` (see `paceline receive`).
         decode: makes a sample of a record: of a message's bytes, or of a row as a dict. None: the
             record is the sample. A record that it refuses (any exception) goes to the quarantine.
+        decode_batch: makes a whole batch, in place of `decode` and of the loader's `collate`. It
+            gets an Arrow RecordBatch: the columns of the rows, or, of Kafka, the column `value`. If
+            it fails, the records that it refuses one by one go to the quarantine.
         start: where the first run begins: "earliest" (default), "latest", or a time (Kafka).
         secrets: a file of mode 0600 with settings of the client, in TOML: "sasl.password" = "…"
         name: of the data set in the job. None: the topic, or the folder.
@@ -43,6 +46,7 @@ class Stream:
         url: str,
         *,
         decode: Callable[[Any], Any] | None = None,
+        decode_batch: Callable[[Any], Any] | None = None,
         start: Start = "earliest",
         secrets: str | os.PathLike[str] | None = None,
         name: str | None = None,
@@ -50,6 +54,14 @@ class Stream:
         self.url = arguments.text("Stream", "url", url, bytes_max=2000)
         self.scheme = scheme_of(url)
         self.decode = arguments.callback("Stream", "decode", decode)
+        self.decode_batch = arguments.callback("Stream", "decode_batch", decode_batch)
+        if decode is not None and decode_batch is not None:
+            raise ArgumentError(
+                what="the stream has decode and decode_batch",
+                where="Stream",
+                why="decode makes a sample of a record, and decode_batch a batch of many records",
+                fix="leave one of them out",
+            )
         if not isinstance(start, datetime) and start not in ("earliest", "latest"):
             raise arguments.refuse(
                 "Stream", "start", start, '"earliest", "latest" or a datetime', 'start="earliest"')
@@ -80,6 +92,13 @@ def refuse_options(options: dict[str, Any], names: tuple[str, ...]) -> None:
         if name in options:
             raise _of_no_stream(
                 name, "a partition of a stream is read in the order in which it was written")
+
+
+def refuse_collate(stream: Stream, options: dict[str, Any]) -> None:
+    """Raise ArgumentError if the batch would be made twice."""
+    for name in ("collate", "collate_fn"):
+        if stream.decode_batch is not None and options.get(name) is not None:
+            raise _of_no_stream(name, "the stream's decode_batch makes the whole batch")
 
 
 def refuse_reading(options: dict[str, Any], names: Iterable[str]) -> None:

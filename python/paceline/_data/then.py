@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 from paceline._data.live import LiveLoader
 from paceline._data.loader import must_be_ordered
 from paceline._data.order import Json, Ordered
-from paceline._data.stream import Stream, refuse_options
+from paceline._data.stream import Stream, refuse_collate, refuse_options
 from paceline.errors import ArgumentError, DataError
 
 SCHEMA = "paceline.then/1"
@@ -119,6 +119,7 @@ def made_for(
     """
     if isinstance(data, Stream):
         refuse_options(options, OF_HISTORY)
+        refuse_collate(data, options)
         return LiveLoader(data, **of_live(options))
     if not isinstance(data, Then):
         return None

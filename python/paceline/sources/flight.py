@@ -11,7 +11,7 @@ from paceline._base.once_a_minute import OnceAMinute
 from paceline.errors import DataError
 from paceline.receiver.refusal import Refusal
 from paceline.sinks.client import Client
-from paceline.sources.live import Part, Record, Start
+from paceline.sources.live import Part, Records, Start
 
 _ENDS_SECONDS = 0.1  # between two questions for new commits
 # A receiver that is frozen, or whose host is lost, blocks a poll for so long. A read that brings no
@@ -48,9 +48,9 @@ class Flight:
         self._ends: dict[int, tuple[int, int]] = {}
         self._ends_at = 0.0
         self._next: dict[int, int] = {}  # open partition → the next offset
-        self._reading: dict[int, Iterator[list[Record]]] = {}
-        self._rest: dict[int, list[Record]] = {}  # rows that a poll has left over
-        self._ready: list[Record] = []  # of a poll that was interrupted
+        self._reading: dict[int, Iterator[Records]] = {}
+        self._rest: dict[int, Records] = {}  # rows that a poll has left over
+        self._ready: list[Records] = []  # of a poll that was interrupted
         self._read_seconds = _READ_SECONDS
         self._teller = OnceAMinute()
 
@@ -72,7 +72,7 @@ class Flight:
         self._next[partition] = first
         return first
 
-    def poll(self, most: int, seconds: float) -> list[Record]:
+    def poll(self, most: int, seconds: float) -> list[Records]:
         until = time.monotonic() + seconds
         while True:
             records = self._poll_once(most)
@@ -98,7 +98,7 @@ class Flight:
         if (reading := self._reading.pop(partition, None)) is not None:
             reading.close()  # type: ignore[attr-defined]  a generator
 
-    def _poll_once(self, most: int) -> list[Record]:
+    def _poll_once(self, most: int) -> list[Records]:
         try:
             self._make_ready(most)
         except BaseException:
@@ -113,37 +113,39 @@ class Flight:
         waiting = [one for one in self._next if one not in self._rest]
         if waiting and time.monotonic() - self._ends_at >= _ENDS_SECONDS:
             self._look()
+        left = most - sum(len(one.values) for one in self._ready)
         for partition in list(self._next):
-            while len(self._ready) < most:
+            while left > 0:
                 rows = self._rest.pop(partition, None) or self._fetch(partition)
-                if not rows:
+                if rows is None:
                     break
-                taken = rows[:most - len(self._ready)]
-                if len(taken) < len(rows):
-                    self._rest[partition] = rows[len(taken):]
-                self._ready += taken
-                last = taken[-1]
-                self._next[partition] = last.offset + (not last.is_gap)
+                count = len(rows.values)
+                taken = rows if count <= left else rows.part(0, left)
+                if count > left:
+                    self._rest[partition] = rows.part(left, count)
+                left -= len(taken.values)
+                self._ready.append(taken)
+                self._next[partition] = taken.offset + len(taken.values)
         # The next poll begins with another partition.
         if self._ready and self._next:
             first = next(iter(self._next))
             self._next[first] = self._next.pop(first)
 
-    def _fetch(self, partition: int) -> list[Record]:
-        """Some rows of this partition; none if all that is committed was read."""
+    def _fetch(self, partition: int) -> Records | None:
+        """Some rows of this partition, or a gap. None: all that is committed was read."""
         reading = self._reading.get(partition)
         if reading is None:
             if self._ends.get(partition, (0, 0))[1] <= self._next[partition]:
-                return []
+                return None
             reading = self._reading[partition] = self._read(partition, self._next[partition])
         try:
             with self._client.told():
-                rows = next(reading, [])
+                rows = next(reading, None)
         except self._errors as error:
             self._ends = {}  # so that no read begins before the receiver has answered
             if not isinstance(error, self._client.flight.FlightTimedOutError):
                 self._tell(error)
-            rows = []
+            rows = None
         except Refusal as refused:
             if refused.code != _REMOVED:
                 raise
@@ -151,20 +153,20 @@ class Flight:
             self._look()
             low, _ = self._ends.get(partition, (0, 0))
             if low <= self._next[partition]:
-                return []
-            return [Record(str(partition), low, None, is_gap=True)]
-        if not rows:
+                return None
+            return Records(str(partition), low, [], is_gap=True)
+        if rows is None:
             self._reading.pop(partition, None)
         return rows
 
-    def _read(self, partition: int, offset: int) -> Iterator[list[Record]]:
+    def _read(self, partition: int, offset: int) -> Iterator[Records]:
         name = str(partition)
         first, seconds = offset, self._read_seconds
         reader = self._client.get(partition, offset, seconds)
         try:
             for chunk in reader:
-                rows = chunk.data.to_pylist()
-                yield [Record(name, place, row) for place, row in enumerate(rows, offset)]
+                if len(rows := chunk.data):
+                    yield Records(name, offset, rows)
                 offset += len(rows)
         except self._client.flight.FlightTimedOutError:
             if offset == first:

@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from paceline.errors import DataError
-from paceline.sources.live import Part, Record, Start
+from paceline.sources.live import Part, Records, Start
 
 ROWS = 4096  # of a file that are decoded at once
 TELL_SECONDS = 5.0  # until a stream without files says so
@@ -59,7 +59,8 @@ class Growing:
         self._written: dict[str, set[str]] = {}  # by file of Spark's log: names of its files
         self._known: dict[str, Part] = {}
         self._unread: set[str] = set()  # told as unreadable
-        self._readers: dict[str, Iterator[Record]] = {}
+        self._readers: dict[str, Iterator[Records]] = {}
+        self._rest: dict[str, Records] = {}  # rows that a poll has left over
         self._schema: tuple[str, Any] | None = None
 
     def partitions(self) -> list[Part]:
@@ -100,29 +101,33 @@ class Growing:
             self._leaves_out = False
 
     def open(self, name: str, offset: int) -> int:
+        self._rest.pop(name, None)
         self._readers[name] = self._records(name, offset)
         return offset
 
-    def poll(self, most: int, seconds: float) -> list[Record]:
-        records: list[Record] = []
-        for reader in list(self._readers.values()):
-            for record in reader:
-                records.append(record)
-                if len(records) >= most:
-                    return records
-        if not records:
+    def poll(self, most: int, seconds: float) -> list[Records]:
+        found: list[Records] = []
+        for name, reader in list(self._readers.items()):
+            while most > 0 and (rows := self._rest.pop(name, None) or next(reader, None)):
+                taken = min(most, len(rows.values))
+                if taken < len(rows.values):
+                    self._rest[name] = rows.part(taken, len(rows.values))
+                found.append(rows.part(0, taken))
+                most -= taken
+        if not found:
             time.sleep(seconds)
-        return records
+        return found
 
     def end(self, name: str) -> int | None:
         part = self._known.get(name)
         return part.records if part is not None else None
 
     def close(self, name: str | None = None) -> None:
-        if name is None:
-            self._readers.clear()
-        else:
-            self._readers.pop(name, None)
+        for kept in (self._readers, self._rest):
+            if name is None:
+                kept.clear()
+            else:
+                kept.pop(name, None)
 
     def _paths(self) -> list[str]:
         shown = [path for path in glob.glob(self._pattern)
@@ -149,7 +154,7 @@ class Growing:
             names |= self._written[path]
         return names
 
-    def _records(self, path: str, offset: int) -> Iterator[Record]:
+    def _records(self, path: str, offset: int) -> Iterator[Records]:
         try:
             file = self._parquet.ParquetFile(path)
         except OSError as error:
@@ -171,12 +176,9 @@ class Growing:
             at += rows
         at = first
         for batch in file.iter_batches(ROWS, row_groups=groups):
-            if at + len(batch) <= offset:
-                at += len(batch)
-                continue
-            for place, row in enumerate(batch.to_pylist(), at):
-                if place >= offset:
-                    yield Record(path, place, row)
+            left_out = min(max(offset - at, 0), len(batch))
+            if left_out < len(batch):
+                yield Records(path, at + left_out, batch[left_out:])
             at += len(batch)
 
     def _check(self, path: str, schema: Any) -> None:

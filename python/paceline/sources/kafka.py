@@ -7,14 +7,23 @@ nothing is committed to the broker. Only committed records of transactions are r
 import time
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import groupby
 from typing import Any
 from urllib.parse import urlsplit
 
 from paceline._base.once_a_minute import OnceAMinute
 from paceline.errors import DataError
-from paceline.sources.live import Part, Record, Start
+from paceline.sources.live import Part, Records, Start
 
 BUFFER_KIB = 64 << 10  # what the client reads ahead, of all partitions together
+# While it has read enough ahead of a partition, the client looks so often whether it still has. Its
+# own default of a second leaves it without records when a reader takes them within that second.
+BACKOFF_MS = 10
+# Messages are taken from the client so many at once, and become values at once. More of them would
+# not stay in a core's cache, and Python's garbage collector would look at them, so that each would
+# cost half as much again.
+CHUNK = 512
+RECORD_BYTES_MAX = 16 << 20
 
 
 def open_source(url: str, start: Start, settings: Mapping[str, str]) -> "Kafka":
@@ -54,9 +63,12 @@ class Kafka:
         self._names: dict[int, str] = {}
         self._teller = OnceAMinute()
         self._failed: DataError | None = None  # raised by the next poll
+        self._ready: list[Records] = []  # of this poll, or of one that was interrupted
+        self._is_torn = False  # messages were taken from the client, and are not ready
         # An application's settings first; those that counts depend on cannot be changed.
         self._consumer: Any = confluent_kafka.Consumer({
             "queued.max.messages.kbytes": BUFFER_KIB,
+            "fetch.queue.backoff.ms": BACKOFF_MS,
             "log_level": 2,  # a broker that is away is told by `_tell`
             **settings,
             "bootstrap.servers": parts.netloc,
@@ -110,28 +122,104 @@ class Kafka:
             [self._kafka.TopicPartition(self.topic, number, first)])
         return first
 
-    def poll(self, most: int, seconds: float) -> list[Record]:
+    def poll(self, most: int, seconds: float) -> list[Records]:
         failed, self._failed = self._failed, None
         if failed is not None:
             raise failed
         if not self._open:
             time.sleep(seconds)
             return []
-        records: list[Record] = []
-        expected = self._open
-        for message in self._consumer.consume(most, timeout=seconds):
-            if (error := message.error()) is not None:
-                try:
-                    records += self._take_error(message, error)
-                except DataError as failure:
-                    self._failed = failure  # the records before it count
+        if self._is_torn:
+            self._read_again()
+        until = time.monotonic() + seconds
+        while most > 0 and self._failed is None:
+            wanted = min(most, CHUNK)
+            left = max(until - time.monotonic(), 0.0)
+            self._is_torn = True
+            messages: list[Any] = self._consumer.consume(wanted, timeout=left)
+            if messages:
+                self._take(messages)
+            self._is_torn = False
+            count = len(messages)
+            del messages  # before the next ones are made: twice as many would wake the collector
+            most -= count
+            if count < wanted:
+                break
+        found, self._ready = self._ready, []
+        return found
+
+    def _read_again(self) -> None:
+        """A poll was interrupted: the client gives again what it has given to that one."""
+        for number, offset in self._open.items():
+            at = self._kafka.TopicPartition(self.topic, number, offset)
+            self._consumer.incremental_unassign([at])
+            self._consumer.incremental_assign([at])
+        self._is_torn = False
+
+    def _take(self, messages: list[Any]) -> None:
+        # `map` over a method calls it from C. The same calls in a loop of Python took longer than
+        # librdkafka's own work.
+        kind = type(messages[0])
+        if any(map(kind.error, messages)):
+            self._take_with_errors(messages)
+            return
+        is_long = max(map(len, messages)) > RECORD_BYTES_MAX  # of their values
+        numbers = list(map(kind.partition, messages))
+        if numbers.count(numbers[0]) == len(numbers):
+            self._take_run(numbers[0], messages, is_long=is_long)
+            return
+        end = 0
+        for number, same in groupby(numbers):
+            begin, end = end, end + len(list(same))
+            self._take_run(number, messages[begin:end], is_long=is_long)
+
+    def _take_run(self, number: int, run: list[Any], *, is_long: bool) -> None:
+        """Messages of one partition."""
+        kind = type(run[0])
+        first, last = run[0].offset(), run[-1].offset()
+        # librdkafka gives a partition's records in the order of their offsets, so they have no
+        # holes if the last offset is where it is without one. The sum is a second look.
+        has_holes = (last - first != len(run) - 1
+                     or 2 * sum(map(kind.offset, run)) != (first + last) * len(run))
+        if has_holes or is_long or first < self._open.get(number, 1 << 63):
+            for message in run:
+                self._take_one(number, message.offset(), message.value())
+            return
+        self._add(number, first, list(map(kind.value, run)))
+
+    def _take_one(self, number: int, offset: int, value: bytes | None) -> None:
+        if offset < self._open.get(number, 1 << 63):
+            return  # from before a seek
+        why = ""
+        if value is not None and len(value) > RECORD_BYTES_MAX:
+            why = f"the record has {len(value)} bytes, more than 16 MiB"
+        self._add(number, offset, [value], why)
+
+    def _add(self, number: int, offset: int, values: list[Any], refusal: str = "") -> None:
+        name, after = self._names[number], offset + len(values)
+        last = self._ready[-1] if self._ready and not refusal else None
+        # A signal's handler may raise where a function is called. None is called between the two
+        # lines of a branch, so both are done or none.
+        if (last is not None and last.partition == name and not last.refusal and not last.is_gap
+                and offset == last.offset + len(last.values)):
+            joined = last.values
+            self._open[number] = after
+            joined += values
+        else:
+            records = Records(name, offset, values, refusal=refusal)
+            self._open[number] = after
+            self._ready += [records]
+
+    def _take_with_errors(self, messages: list[Any]) -> None:
+        for message in messages:
+            error = message.error()
+            if error is None:
+                self._take_one(message.partition(), message.offset(), message.value())
                 continue
-            number, offset = message.partition(), message.offset()
-            if offset < expected.get(number, 1 << 63):
-                continue  # from before a seek
-            expected[number] = offset + 1
-            records.append(Record(self._names[number], offset, message.value()))
-        return records
+            try:
+                self._ready += self._take_error(message, error)
+            except DataError as failure:
+                self._failed = failure  # the records before it count
 
     def end(self, name: str) -> int | None:
         at = self._kafka.TopicPartition(self.topic, int(name))
@@ -141,10 +229,16 @@ class Kafka:
     def close(self, name: str | None = None) -> None:
         if name is None:
             self._open.clear()
+            self._ready.clear()
             self._consumer.close()
-        elif self._open.pop(int(name), None) is not None:
-            self._consumer.incremental_unassign(
-                [self._kafka.TopicPartition(self.topic, int(name))])
+            return
+        # What an interrupted poll has left of it: it may be opened again before these records.
+        self._ready = [one for one in self._ready if one.partition != name]
+        self._stop(int(name))
+
+    def _stop(self, number: int) -> None:
+        if self._open.pop(number, None) is not None:
+            self._consumer.incremental_unassign([self._kafka.TopicPartition(self.topic, number)])
 
     def _base(self, number: int, *, is_first: bool) -> int:
         at = self._kafka.TopicPartition(self.topic, number)
@@ -158,7 +252,7 @@ class Kafka:
             return found.offset if found.offset >= 0 else high
         return high
 
-    def _take_error(self, message: Any, error: Any) -> list[Record]:
+    def _take_error(self, message: Any, error: Any) -> list[Records]:
         """Returns the gap, if retention was faster than this reader."""
         code = error.code()
         if code == self._code._AUTO_OFFSET_RESET:
@@ -166,9 +260,9 @@ class Kafka:
             name = str(message.partition())
             wanted = self._open.get(int(name))
             if wanted is not None:
-                self.close(name)
+                self._stop(int(name))  # what this poll has of it stays
                 at = self.open(name, wanted)
-                return [Record(name, at, None, is_gap=True)] if at > wanted else []
+                return [Records(name, at, [], is_gap=True)] if at > wanted else []
         elif code in (self._code.UNKNOWN_TOPIC_OR_PART, self._code._UNKNOWN_PARTITION):
             raise self._gone()
         elif code in (self._code.TOPIC_AUTHORIZATION_FAILED, self._code._AUTHENTICATION):

@@ -3,8 +3,8 @@
     source = open_source("kafka://host:9092/clicks", start="earliest", settings={})
     for part in source.partitions():
         source.open(part.name, part.base)
-    for record in source.poll(1000, seconds=0.2):
-        print(record.partition, record.offset, record.value)
+    for run in source.poll(1000, seconds=0.2):
+        print(run.partition, run.offset, len(run.values))
 
 A source only reads. Which process reads which partition, and from which offset, is the ledger's
 decision; see `paceline._data.live`.
@@ -17,7 +17,7 @@ from datetime import datetime
 from typing import Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from paceline.errors import ArgumentError
+from paceline.errors import ArgumentError, DataError
 
 Start = str | datetime
 
@@ -34,14 +34,56 @@ class Part:
     records: int = 0  # 0: it has no end
 
 
-class Record(NamedTuple):
-    """One record. A tuple, because a million of them may come in a second."""
+class Records(NamedTuple):
+    """Records of one partition, of which each has the offset after the one before.
+
+    A million records may come in a second, so what is done for each of them is done in C.
+    """
 
     partition: str
-    offset: int
-    value: Any
+    offset: int  # of the first one
+    values: Any
+    """A list, or an Arrow RecordBatch with a row for each record."""
     is_gap: bool = False
     """No record: those before `offset` that were not read do not exist any more."""
+    refusal: str = ""
+    """Why no sample may be made of them."""
+
+    def part(self, begin: int, end: int) -> "Records":
+        """The records at these places."""
+        return self._replace(offset=self.offset + begin, values=self.values[begin:end])
+
+
+def values_of(values: Any) -> list[Any]:
+    """What `decode` gets of each record: `values_of(RecordBatch)` → a dict of each row."""
+    return values if isinstance(values, list) else values.to_pylist()
+
+
+def arrow_of(parts: list[Any]) -> Any:
+    """What `decode_batch` gets: one RecordBatch of all these values, in their order.
+
+    Values that are no rows are a column `value`: of type binary, or large_binary if they have more
+    than 2 GiB.
+    """
+    try:
+        import pyarrow
+    except ImportError as error:
+        raise DataError(
+            what="decode_batch cannot be called",
+            where="Stream",
+            why="the package pyarrow is not installed",
+            fix="pip install 'paceline[kafka]'",
+        ) from error
+    if not isinstance(parts[0], list):
+        if len(parts) == 1:
+            return parts[0]
+        [whole] = pyarrow.Table.from_batches(parts).combine_chunks().to_batches()
+        return whole
+    values = parts[0] if len(parts) == 1 else [value for part in parts for value in part]
+    column = pyarrow.array(values, pyarrow.binary())
+    if isinstance(column, pyarrow.ChunkedArray):  # a column of this type ends at 2 GiB
+        column = pyarrow.array(values, pyarrow.large_binary())
+    return pyarrow.RecordBatch.from_arrays([column], ["value"])
 
 
 class Source(Protocol):
@@ -59,7 +101,7 @@ class Source(Protocol):
         """
         ...
 
-    def poll(self, most: int, seconds: float) -> list[Record]:
+    def poll(self, most: int, seconds: float) -> list[Records]:
         """Up to `most` records of the open partitions, in the order of their offsets in each."""
         ...
 

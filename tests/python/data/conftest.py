@@ -1,4 +1,4 @@
-"""Fixtures of this folder: receivers in the test's process."""
+"""Fixtures of this folder: receivers and brokers in the test's process."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_broker import Broker
 from receivers import Served
 
 
@@ -27,3 +28,14 @@ def serve(tmp_path: Path) -> Iterator[Callable[..., Served]]:
 @pytest.fixture
 def served(serve: Callable[..., Served]) -> Served:
     return serve()
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Broker:
+    return Broker()
+
+
+@pytest.fixture
+def broker(cluster: Broker, request: pytest.FixtureRequest) -> tuple[Broker, str]:
+    """And a topic of the test's own."""
+    return cluster, f"topic-{abs(hash(request.node.name))}"

@@ -5,16 +5,13 @@ from __future__ import annotations
 import glob
 import logging
 from collections import Counter
-from collections.abc import Iterator
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 import confluent_kafka
-import pyarrow
-import pyarrow.parquet
 import pytest
-from paceline.sources.live import Record
+from live_broker import Broker, Given, Message, files, read, write
+from paceline.sources.live import Records
 
 from paceline.data import (
     ArgumentError,
@@ -24,48 +21,6 @@ from paceline.data import (
     Stream,
     Then,
 )
-
-_numbers = count()
-
-
-class Broker:
-    """librdkafka's mock cluster, which lives as long as its producer. A topic has 4 partitions."""
-
-    def __init__(self) -> None:
-        self.producer = confluent_kafka.Producer(
-            {"bootstrap.servers": "127.0.0.1:1", "test.mock.num.brokers": 1, "log_level": 0})
-        [broker] = self.producer.list_topics(timeout=10).brokers.values()
-        self.address = f"{broker.host}:{broker.port}"
-
-    def produce(self, values: Any, topic: str = "clicks") -> None:
-        for value in values:
-            self.producer.produce(topic, str(value).encode(), partition=value % 4)
-        assert self.producer.flush(20) == 0
-
-    def stream(self, topic: str = "clicks", **options: Any) -> Stream:
-        options = {"decode": int, "name": f"clicks-{next(_numbers)}", **options}
-        return Stream(f"kafka://{self.address}/{topic}", **options)
-
-
-@pytest.fixture(scope="module")
-def cluster() -> Broker:
-    return Broker()
-
-
-@pytest.fixture
-def broker(cluster: Broker, request: pytest.FixtureRequest) -> Iterator[tuple[Broker, str]]:
-    yield cluster, f"topic-{abs(hash(request.node.name))}"
-
-
-def read(loader: Any, wanted: int) -> list[int]:
-    """The samples of whole batches until there are `wanted`; each batch is acknowledged."""
-    seen: list[int] = []
-    for batch in loader:
-        seen += batch
-        if len(seen) >= wanted:
-            loader.done()
-            return seen
-    raise AssertionError("a stream has no end")
 
 
 def test_every_record_once_and_new_ones_as_they_come(broker: tuple[Broker, str]) -> None:
@@ -183,36 +138,16 @@ def test_retention_that_overtakes_a_reader_leaves_a_gap(
         source = loader._source
         polled = source.poll
 
-        def poll(most: int, seconds: float) -> list[Record]:
+        def poll(most: int, seconds: float) -> list[Records]:
             """What a broker answers that has dropped the first five records of partition 1."""
             source.poll = polled
             source.close("1")
             source.open("1", 5)
-            return [Record("1", 5, None, is_gap=True)]
+            return [Records("1", 5, [], is_gap=True)]
 
         source.poll = poll
         assert sorted(read(loader, 95)) == sorted(set(range(100)) - {1, 5, 9, 13, 17})
     assert "partition 1: retention has eaten offsets 0 to 4" in caplog.text
-
-
-class Message:
-    """Of a consumer: a record or an error."""
-
-    def __init__(self, offset: int, error: object = None) -> None:
-        self._offset = offset
-        self._error = error
-
-    def error(self) -> object:
-        return self._error
-
-    def partition(self) -> int:
-        return 0
-
-    def offset(self) -> int:
-        return self._offset
-
-    def value(self) -> bytes:
-        return b"1"
 
 
 def test_records_before_an_error_count(
@@ -223,15 +158,11 @@ def test_records_before_an_error_count(
     source: Any = cluster.stream(topic).open()
     source.open("0", 0)
 
-    class Consumer:
-        def consume(self, most: int, timeout: float) -> list[Message]:
-            gone = confluent_kafka.KafkaError(
-                confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
-            return [Message(0), Message(1), Message(0, gone), Message(2)]
-
+    gone = confluent_kafka.KafkaError(confluent_kafka.KafkaError.UNKNOWN_TOPIC_OR_PART)
+    given = [Message(0), Message(1), Message(0, gone), Message(2)]
     with monkeypatch.context() as patch:
-        patch.setattr(source, "_consumer", Consumer())
-        assert [record.offset for record in source.poll(10, 1.0)] == [0, 1, 2]
+        patch.setattr(source, "_consumer", Given([given]))
+        assert source.poll(10, 1.0) == [Records("0", 0, [b"1"] * 3)]
         with pytest.raises(DataError, match="the topic is not there"):
             source.poll(10, 1.0)
     source.close()
@@ -317,18 +248,6 @@ def test_the_loader_of_torch_refuses_what_it_would_ignore(cluster: Broker) -> No
 
 
 # ---- files ----
-
-
-def write(folder: Path, name: str, first: int, rows: int, column: str = "click") -> None:
-    table = pyarrow.table({column: list(range(first, first + rows))})
-    hidden = folder / f".{name}"
-    pyarrow.parquet.write_table(table, hidden, row_group_size=16)
-    hidden.rename(folder / name)
-
-
-def files(folder: Path, **options: Any) -> Stream:
-    options = {"decode": lambda row: row["click"], "name": f"files-{next(_numbers)}", **options}
-    return Stream(f"files://{folder}/*.parquet", **options)
 
 
 def test_files_that_become_more(tmp_path: Path) -> None:
