@@ -17,6 +17,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from keepers import end_keepers
@@ -27,6 +28,17 @@ sys.path.insert(0, str(Path(__file__).parent))
 # A Checkpointer goes on without a file system that is silent for a second. That of a test answers,
 # however late on a busy machine or after a slow fsync.
 ANSWER_S = 60.0
+
+
+@pytest.fixture(autouse=True)
+def no_tables() -> Iterator[None]:
+    """Tables of a test would let the loaders of all later tests in this process lease whole
+    batches, in which one sample that cannot be read costs the others."""
+    yield
+    in_hand: Any = sys.modules.get("paceline._data.in_hand")
+    if in_hand is not None:
+        in_hand._is_wanted = False
+        in_hand._leave_out = None
 
 
 @pytest.fixture
