@@ -269,10 +269,13 @@ void Refill(JobState& state, const ProgressMade& fact) {
   // A script that fails in the same way at the same step has not progressed, even if it wrote a
   // file.
   if (!fact.evidence.empty() && !fact.is_lasting) return;
-  budget.step_count_max = 0;
-  // A failure that returns at its old step was not overcome by the steps before it.
+  // Counted steps begin at 0 in each attempt, and the rank that fails may be behind the others.
+  const bool is_counted = fact.step < 0 && fact.step_count > 0 && !fact.is_lasting;
+  budget.step_count_max = is_counted ? fact.step_count : 0;
+  // A failure that returns at its old step was not overcome by the steps before it, nor by those
+  // of other ranks.
   const bool is_behind = fact.step >= 0 && fact.step <= budget.last_failure_step + 1;
-  if (is_behind && !fact.is_lasting) return;
+  if (is_counted || (is_behind && !fact.is_lasting)) return;
   budget.same_failure_count = 0;
   budget.same_failure_nodes.clear();
 }

@@ -8,7 +8,8 @@
 //   - absolute steps, reported by pl.step(n) or read from the optimizer's own step, which its
 //     checkpoint holds: higher than ever before;
 //   - steps counted by the optimizer hook, which start at 0 in every attempt: more than in any
-//     failed attempt since the last progress;
+//     failed attempt since the last progress. Ranks may be at different ones, so that forgives
+//     different failures alone;
 //   - no steps at all: kQuietProgress without a failure;
 //   - leased samples: more are acknowledged than at the last failure. No attempt repeats them. A
 //     failure that narrows the search for a sample on which workers die counts, too. The search

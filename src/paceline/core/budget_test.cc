@@ -152,6 +152,29 @@ TEST(BudgetTest, AnExceptionThatComesAgainAfterARestoreHasThreeTries) {
   EXPECT_FALSE(JudgeRepeated(state, /*can_go_without_blamed=*/false).exhausted);
 }
 
+// Ranks that do not wait for each other: one of them fails at the same step each time, and another
+// one is further by then.
+TEST(BudgetTest, StepsOfOtherRanksDoNotForgiveTheSameFailure) {
+  JobState state;
+  RankFailed fact;
+  fact.step = -1;
+  fact.step_count = 21;
+  fact.cause.kind = ExitCause::Kind::kExited;
+  fact.cause.fingerprint = fact.cause.headline = "RuntimeError: no such label (train.py:6)";
+  for (int attempt = 1; attempt <= 3; ++attempt) {
+    if (attempt > 1) Refill(state, {.step = -1, .step_count = 22});
+    EXPECT_FALSE(JudgeBudget(state).exhausted) << "before failure " << attempt;
+    Charge(state, Instant(), fact);
+    EXPECT_EQ(state.budget.step_count_max, attempt == 1 ? 21 : 22);
+  }
+  EXPECT_TRUE(JudgeBudget(state).exhausted);
+  // At another step it is another failure.
+  Refill(state, {.step = -1, .step_count = 80});
+  fact.step_count = 90;
+  Charge(state, Instant(), fact);
+  EXPECT_FALSE(JudgeBudget(state).exhausted);
+}
+
 TEST(BudgetTest, PausesDoubleAndEndUnderAHardCap) {
   JobState state;
   state.budget.failures_without_progress = 1;
