@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <filesystem>
+#include <system_error>
 
 #include "paceline/base/fd.h"
 #include "paceline/base/text.h"
@@ -108,6 +110,18 @@ absl::Status ReplaceFile(const std::string& path, std::string_view text, mode_t 
 absl::Status ReplaceFileDurably(const std::string& path, std::string_view text, mode_t mode) {
   absl::Status status = Replace(path, text, mode, /*is_durable=*/true);
   return status.ok() ? SyncFolderOf(path) : status;
+}
+
+absl::Status WriteNamedFile(const std::string& path, std::string_view text, mode_t mode) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode)) {
+    const Fd fd(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!fd.is_open()) return absl::ErrnoToStatus(errno, Concat("cannot write ", path));
+    return WriteAll(fd.get(), text, path);
+  }
+  std::error_code none;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, none);
+  return ReplaceFile(none ? path : real.string(), text, mode);
 }
 
 absl::Status MakeDirs(const std::string& path, mode_t mode) {

@@ -31,6 +31,11 @@ absl::Status ReplaceFile(const std::string& path, std::string_view text, mode_t 
 // the same disk, so use it only for files that are written rarely.
 absl::Status ReplaceFileDurably(const std::string& path, std::string_view text, mode_t mode);
 
+// Writes the file that a user named. A regular file is replaced as a whole, and a link to one
+// stays. Anything else that exists, such as /dev/stdout or a pipe, is written to and never
+// replaced.
+absl::Status WriteNamedFile(const std::string& path, std::string_view text, mode_t mode);
+
 // Makes the directory and its parents with `mode`; an existing one is left as it is.
 absl::Status MakeDirs(const std::string& path, mode_t mode);
 

@@ -30,7 +30,7 @@ Problem NotWritten(const std::string& path, const absl::Status& status) {
                  .what = "the report was not written",
                  .where = path,
                  .why = std::string(status.message()),
-                 .fix = "free space there, or name another file with -o"};
+                 .fix = "name another file with -o"};
 }
 
 Result<nlohmann::ordered_json> DataOfJob(const JobPlace& place) {
@@ -80,7 +80,7 @@ int KeepReport(const std::string& text, Invocation& invocation) {
     out.FileBytes(text);
     return kExitDone;
   }
-  const absl::Status written = ReplaceFile(path, text, 0600);
+  const absl::Status written = WriteNamedFile(path, text, 0600);
   if (!written.ok()) return out.Fail(NotWritten(path, written));
   out.Say(Concat("wrote ", Visible(path), " (", text.size() / 1024 + 1, " KiB)",
                  out.is_json() ? "" : "; it opens in any browser, without a network"));

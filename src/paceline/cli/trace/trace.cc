@@ -126,7 +126,7 @@ int RunTrace(Invocation& invocation) {
   input.from = now - last;
   const JobTrace trace = MakeJobTrace(input);
   const std::string path = invocation.line.Text("file", "job.pftrace");
-  const absl::Status written = ReplaceFile(path, trace.bytes, 0600);
+  const absl::Status written = WriteNamedFile(path, trace.bytes, 0600);
   if (!written.ok()) return out.Fail(TraceNotWritten(path, written));
   out.Say(Summary(path, trace, now));
   return kExitDone;
