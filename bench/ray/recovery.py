@@ -235,7 +235,7 @@ def main() -> None:
         }
         for _ in range(args.rounds):
             for name, measure in measures.items():
-                if not args.systems or args.systems == name:
+                if not args.systems or name in args.systems.split(","):
                     measure()
         cluster.close()
     finish()

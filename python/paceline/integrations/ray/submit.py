@@ -40,6 +40,10 @@ _CONNECT_SECONDS = 5.0
 _ADAPTER_SECONDS = 20.0
 # Between two looks at the store, and at the adapter.
 _PAUSE_SECONDS = 0.5
+# How long Ray waits for the head's word on why an actor is gone, before a call that its process did
+# not answer fails. The reason is only told; a second of it is a second in which nothing is healed.
+_DEATH_VARIABLE = "RAY_timeout_ms_task_wait_for_death_info"
+_DEATH_MS = "50"
 _LOOK_SECONDS = 2.0
 # A head that is silent for less is no news.
 _AWAY_SECONDS = 4.0
@@ -156,6 +160,7 @@ def _start_adapter(job: str) -> None:
     while True:
         adapter = start_actor(
             Adapter, adapter_name(job), job, num_cpus=0, max_restarts=-1, max_concurrency=64,
+            runtime_env={"env_vars": {_DEATH_VARIABLE: _DEATH_MS}},
             **away_from((), [unfit.raylet for unfit in refused]))
         ready, _ = ray.wait([adapter.__ray_ready__.remote()], timeout=_ADAPTER_SECONDS)
         if not ready:
