@@ -165,6 +165,11 @@ void EventLoop::HearOfLeases() {
 
 void EventLoop::TellSummary(Instant now) {
   if (!executor_.HasOperator() || now < summary_.next_at()) return;
+  if (!successor_.has_value()) {  // until then this master does not know the job
+    const core::ChosenSize& size = job_.state().size;
+    if (size.seq <= executor_.durable()) summary_.SetSize(size);
+    if (summary_.NeedsMeasures(now)) summary_.SetMeasures(now, MeasuresOf(Metrics()));
+  }
   const std::optional<wire::Summary> summary =
       summary_.Take(now, Brief(), counts_.Of(job_), job_.state());
   if (summary.has_value()) executor_.Tell(*summary);

@@ -49,6 +49,7 @@ struct Handlers {
   void Said(const wire::NodeGoneReport& report) const;
   void Said(const wire::NodePending& pending) const;
   void Said(const wire::Notice& notice) const;
+  void Said(const wire::SizeWanted& wanted) const;
   void Said(const wire::EndKept&) const {}  // noted with the supervisor that said it
 };
 

@@ -150,10 +150,13 @@ class MainTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(run_dir_); }
 
-  void WriteSpec(const Timers& timers) {
+  void WriteSpec(const Timers& timers, uint32_t nodes_min = 2) {
     wire::SpecFile spec;
-    spec.job = {
-        .job_id = "job", .nodes_min = 2, .nodes_max = 2, .nproc_per_node = 1, .timers = timers};
+    spec.job = {.job_id = "job",
+                .nodes_min = nodes_min,
+                .nodes_max = 2,
+                .nproc_per_node = 1,
+                .timers = timers};
     spec.job.timers.lost_after = Duration::Seconds(20);  // a loaded machine must not fail it
     spec.job.timers.lost_after_max = Duration::Seconds(20);
     ASSERT_TRUE(wire::WriteSpecFile(spec, run_dir_ / "spec.json").ok());
@@ -236,6 +239,32 @@ TEST_F(MainTest, AJobFromItsFirstNodeToItsEnd) {
   // A master that starts on a finished job says so and exits.
   const auto again = Launcher(address);
   EXPECT_TRUE(RunMaster({.run_dir = run_dir_}).ok());
+}
+
+// An operator repeats at each connection what its user wants.
+TEST_F(MainTest, ASizeThatThePlatformWantsIsChosenOnceAndWithinTheLimits) {
+  WriteSpec({}, /*nodes_min=*/1);
+  std::thread master([&] { EXPECT_TRUE(RunMaster({.run_dir = run_dir_}).ok()); });
+  auto launcher = Launcher(Address());
+  auto control = Control();
+  ASSERT_TRUE(control.GetStatus().ok());
+  for (const uint32_t nodes : {7u, 1u, 1u, 2u}) {
+    const wire::SizeWanted wanted{.nodes = nodes, .why = "the platform wants it"};
+    while (!launcher.Send(wanted)) std::this_thread::yield();  // it is not connected yet
+  }
+  std::vector<std::string> chosen;
+  EXPECT_TRUE(control
+                  .WatchEvents(1, true,
+                               [&](const wire::JobEvent& event) {
+                                 if (event.kind == "size_chosen") chosen.push_back(event.sentence);
+                                 return chosen.size() < 2;
+                               })
+                  .ok());
+  ASSERT_EQ(chosen.size(), 2u);
+  EXPECT_EQ(chosen[0], "the job is to have 1 node: the platform wants it");
+  EXPECT_EQ(chosen[1], "the job is to have 2 nodes: the platform wants it");
+  EXPECT_TRUE(control.Stop({.why = "the test asked"}).ok());
+  master.join();
 }
 
 TEST_F(MainTest, AgentsOfOtherReleasesAreRefusedInFourParts) {

@@ -130,8 +130,22 @@ struct EndKept {
   std::string name = {};  // always empty: the message is of no node
   bool operator==(const EndKept&) const = default;
 };
-using SupervisorMessage = std::variant<NodeGoneReport, NodePending, Notice, EndKept>;
+// The number of nodes that the platform's user wants. The summary tells what became of it.
+struct SizeWanted {
+  std::string name = {};  // always empty: the message is of no node
+  uint32_t nodes = 0;
+  std::string why;
+  bool operator==(const SizeWanted&) const = default;
+};
+using SupervisorMessage = std::variant<NodeGoneReport, NodePending, Notice, EndKept, SizeWanted>;
 
+// One series of the job's metrics, named as in master/report/metrics.h.
+struct Measure {
+  std::string name;
+  std::string of;  // the value of its label; "": it has none
+  double value = 0;
+  bool operator==(const Measure&) const = default;
+};
 inline constexpr size_t kMemoBytesMax = 2048;
 // The job's summary for the platform's users.
 struct Summary {
@@ -144,6 +158,12 @@ struct Summary {
   std::string last;  // the newest sentence about a failure; "" if there was none
   uint32_t restart_count = 0;
   std::string memo;  // kept by the platform for the next term's master; at most kMemoBytesMax
+  // The number of nodes that was chosen; 0: none was. None: this master takes no SizeWanted.
+  std::optional<uint32_t> size = {};
+  bool size_is_measured = false;
+  uint32_t size_refused = 0;  // the newest SizeWanted that was refused; 0: it was not
+  std::string refusal = {};   // why
+  std::vector<Measure> measures = {};
   bool operator==(const Summary&) const = default;
 };
 struct JobEnded {  // the last order; `paceline run` returns its exit code

@@ -60,6 +60,16 @@ void Handlers::Said(const wire::Notice& notice) const {
   }
 }
 
+void Handlers::Said(const wire::SizeWanted& wanted) const {
+  const core::ChosenSize& size = loop.job_.state().size;
+  const bool is_chosen = size.nodes == wanted.nodes && !size.is_measured;
+  const std::string refusal = is_chosen ? "" : loop.job_.WhyNotSize(wanted.nodes);
+  LogInfo("size_wanted", {{"nodes", wanted.nodes}, {"why", wanted.why}, {"refusal", refusal}});
+  loop.summary_.NoteWanted(wanted.nodes, refusal);
+  if (is_chosen || !refusal.empty()) return;
+  loop.Step(core::SizeRequested{.nodes = wanted.nodes, .why = wanted.why});
+}
+
 void Handlers::operator()(const wire::SupervisorDetached& detached) const {
   loop.executor_.Detach(detached.supervisor, loop.clock_.Now());
 }

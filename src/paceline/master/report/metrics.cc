@@ -48,6 +48,19 @@ std::vector<std::string_view> LabelValues(const MetricRow& row) {
   return SplitParts(row.values, "|");
 }
 
+std::vector<wire::Measure> MeasuresOf(const MetricSource& source) {
+  std::vector<wire::Measure> measures;
+  for (const MetricRow& row : MetricTable()) {
+    if (!row.is_told) continue;
+    for (const std::string_view value : LabelValues(row)) {
+      measures.push_back({.name = std::string(row.name),
+                          .of = std::string(value),
+                          .value = row.value(source, value)});
+    }
+  }
+  return measures;
+}
+
 std::string MetricsText(const MetricSource& source) {
   std::string text;
   for (const MetricRow& row : MetricTable()) {

@@ -53,6 +53,7 @@ enum class MetricType { kGauge, kCounter };
 struct MetricRow {
   std::string_view name;  // without the prefix paceline_ and a counter's suffix _total
   MetricType type = MetricType::kGauge;
+  bool is_told = true;           // to a platform's operator
   std::string_view label = {};   // "": one series
   std::string_view values = {};  // of the label, divided by |
   std::string_view help;
@@ -65,6 +66,10 @@ std::vector<std::string_view> LabelValues(const MetricRow& row);
 
 // A job has no more series than that.
 inline constexpr size_t kSeriesMax = 500;
+
+// The series of the job and of its checkpoints, for a platform's operator. Those of single slow
+// ranks are not told, nor those of the master's own work.
+std::vector<wire::Measure> MeasuresOf(const MetricSource& source);
 
 std::string MetricsText(const MetricSource& source);
 std::string MetricsMarkdown();  // docs/metrics.md

@@ -1,5 +1,6 @@
 #include "paceline/master/report/status.h"
 
+#include <algorithm>
 #include <set>
 
 #include "gtest/gtest.h"
@@ -58,6 +59,35 @@ TEST(Summary, NamesTheCauseAndNotWhatFollowedFromIt) {
   EXPECT_NE(lost.find("node1 is lost"), std::string::npos) << lost;
   failed.explains = true;
   EXPECT_NE(last_after(failed).find("node2"), std::string::npos);
+}
+
+TEST(Summary, TellsTheChosenSizeAndWhyAnotherOneWasRefused) {
+  SummaryTeller summary;
+  EXPECT_FALSE(summary.Take(At(1), {}, {}, {})->size.has_value()) << "it is not known yet";
+  summary.SetSize({});
+  EXPECT_EQ(summary.Take(At(2), {}, {}, {})->size, 0u);
+  summary.SetSize({.nodes = 3, .is_measured = true});
+  summary.NoteWanted(9, "the job was started with --nnodes 1:4");
+  const auto refused = summary.Take(At(3), {}, {}, {});
+  EXPECT_EQ(refused->size, 3u);
+  EXPECT_TRUE(refused->size_is_measured);
+  EXPECT_EQ(refused->size_refused, 9u);
+  EXPECT_EQ(refused->refusal, "the job was started with --nnodes 1:4");
+  summary.NoteWanted(4, "");
+  const auto taken = summary.Take(At(4), {}, {}, {});
+  EXPECT_EQ(taken->size_refused, 0u);
+  EXPECT_EQ(taken->refusal, "");
+}
+
+// A job that only waits would otherwise send a summary each second, because its lost time grows.
+TEST(Summary, MeasuresAreReplacedSeldom) {
+  SummaryTeller summary;
+  EXPECT_TRUE(summary.NeedsMeasures(At(1)));
+  summary.SetMeasures(At(1), {{"step", "", 7}});
+  EXPECT_FALSE(summary.NeedsMeasures(At(10)));
+  EXPECT_TRUE(summary.NeedsMeasures(At(11)));
+  EXPECT_EQ(summary.Take(At(1), {}, {}, {})->measures.size(), 1u);
+  EXPECT_FALSE(summary.Take(At(2), {}, {}, {}).has_value()) << "nothing has changed";
 }
 
 // A job of two nodes, of which the first is there with these ranks.
@@ -228,6 +258,27 @@ TEST(Metrics, AreOpenMetricsText) {
   EXPECT_NE(text.find("paceline_checkpoint_restores_total{from=\"memory\"} 2\n"),
             std::string::npos);
   EXPECT_TRUE(text.ends_with("# EOF\n"));
+}
+
+TEST(Metrics, AnOperatorGetsThoseOfTheJobWithTheSameValues) {
+  MetricSource source{.status = {.phase = "running", .step = 12}};
+  source.status.restart_count = 2;
+  source.goodput.slot_seconds[static_cast<size_t>(core::TimeClass::kHang)] = 3;
+  const std::string text = MetricsText(source);
+  const std::vector<wire::Measure> measures = MeasuresOf(source);
+  const auto has = [&](const wire::Measure& one) {
+    return std::count(measures.begin(), measures.end(), one) == 1;
+  };
+  EXPECT_TRUE(has({"phase", "running", 1}));
+  EXPECT_TRUE(has({"phase", "waiting", 0}));
+  EXPECT_TRUE(has({"step", "", 12}));
+  EXPECT_TRUE(has({"restarts", "", 2}));
+  EXPECT_TRUE(has({"rank_seconds", "hang", 3}));
+  for (const wire::Measure& one : measures) {
+    EXPECT_NE(text.find("paceline_" + one.name), std::string::npos) << one.name;
+    EXPECT_FALSE(one.name.starts_with("slow_rank_") || one.name == "slow_rank") << one.name;
+    EXPECT_NE(one.name, "heartbeats") << "the master's own work";
+  }
 }
 
 TEST(Metrics, AreFewAndWellNamed) {

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "paceline/base/instant.h"
 #include "paceline/core/job_state.h"
@@ -20,6 +21,18 @@ class SummaryTeller {
 
   // Sends the summary to a new operator.
   void TellAnew() { told_.reset(); }
+
+  // The number of nodes that was chosen. Set it when that is durable, and so after the wish that
+  // follows from it: an operator that heard of it first would make nodes that are not needed.
+  void SetSize(const core::ChosenSize& size);
+
+  // What became of the newest SizeWanted. `refusal` is "" if it was taken.
+  void NoteWanted(uint32_t nodes, std::string refusal);
+
+  // The measures change with time alone, so they are replaced at most once in kMeasuresPause.
+  bool NeedsMeasures(Instant now) const { return now >= measures_due_; }
+  void SetMeasures(Instant now, std::vector<wire::Measure> measures);
+
   Instant next_at() const { return next_at_; }
   // `status` (MakeJobBrief is enough), `counts` and `state` are the current ones. None: the summary
   // has not changed.
@@ -29,6 +42,11 @@ class SummaryTeller {
  private:
   std::string last_;
   std::optional<wire::Summary> told_;
+  std::optional<core::ChosenSize> size_;
+  uint32_t size_refused_ = 0;
+  std::string refusal_;
+  std::vector<wire::Measure> measures_;
+  Instant measures_due_;
   Instant next_at_;
 };
 

@@ -135,7 +135,9 @@
 #define PACELINE_NODE_GONE(F) F(name) F(evidence) F(agent_pid)
 #define PACELINE_WISH(F) F(seq) F(intent) F(size) F(spares)
 #define PACELINE_SUMMARY(F) F(phase) F(pending) F(nodes) F(spares) F(step) F(goodput) F(last) \
-  F(restart_count) F(memo)
+  F(restart_count) F(memo) F(size_is_measured) F(size_refused) F(refusal)
+#define PACELINE_MEASURE(F) F(name) F(of) F(value)
+#define PACELINE_SIZE_WANTED(F) F(nodes) F(why)
 #define PACELINE_NODE_PENDING(F) F(name) F(incarnation) F(reason)
 #define PACELINE_NOTICE(F) F(name) F(left) F(why)
 // clang-format on

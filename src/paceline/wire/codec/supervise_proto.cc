@@ -18,9 +18,12 @@ void Put(const Wish& from, pb::SupervisorOrder* message) {
   for (const uint32_t index : from.absent) to->add_absent(index);
   for (const std::string& host : from.excluded) to->add_excluded(Encode(host));
 }
+void Put(const Measure& from, pb::Measure* to) { PACELINE_MEASURE(PUT) }
 void Put(const Summary& from, pb::SupervisorOrder* message) {
   auto* to = message->mutable_summary();
   PACELINE_SUMMARY(PUT)
+  if (from.size.has_value()) to->set_size(*from.size);
+  for (const Measure& one : from.measures) Put(one, to->add_measures());
 }
 void Put(const NodeGoneReport& from, pb::SupervisorMessage* message) {
   auto* to = message->mutable_node_gone();
@@ -42,6 +45,10 @@ void Put(const JobEnded& from, pb::SupervisorOrder* message) {
   to->set_history(from.history);
 }
 void Put(const EndKept&, pb::SupervisorMessage* message) { message->mutable_end_kept(); }
+void Put(const SizeWanted& from, pb::SupervisorMessage* message) {
+  auto* to = message->mutable_size_wanted();
+  PACELINE_SIZE_WANTED(PUT)
+}
 
 // ---- messages to values ----
 
@@ -52,8 +59,16 @@ absl::Status Take(const pb::Wish& from, Wish* to) {
   to->excluded.assign(from.excluded().begin(), from.excluded().end());
   return absl::OkStatus();
 }
+absl::Status Take(const pb::Measure& from, Measure* to) {
+  PACELINE_MEASURE(TAKE)
+  return absl::OkStatus();
+}
 absl::Status Take(const pb::Summary& from, Summary* to) {
   PACELINE_SUMMARY(TAKE)
+  if (from.has_size()) to->size = from.size();
+  for (const pb::Measure& one : from.measures()) {
+    RETURN_IF_ERROR(Take(one, &to->measures.emplace_back()));
+  }
   return absl::OkStatus();
 }
 absl::Status Take(const pb::NodeGoneReport& from, NodeGoneReport* to) {
@@ -69,6 +84,10 @@ absl::Status Take(const pb::Notice& from, Notice* to) {
   PACELINE_NOTICE(TAKE)
   if (from.has_incarnation()) to->incarnation = from.incarnation();
   return to->name.empty() ? absl::OkStatus() : CheckName(to->name, "name");
+}
+absl::Status Take(const pb::SizeWanted& from, SizeWanted* to) {
+  PACELINE_SIZE_WANTED(TAKE)
+  return absl::OkStatus();
 }
 absl::Status Take(const pb::JobEnded& from, JobEnded* to) {
   PACELINE_JOB_FINISHED(TAKE)
@@ -99,6 +118,9 @@ absl::StatusOr<SupervisorMessage> FromProto(const pb::SupervisorMessage& from) {
       RETURN_IF_ERROR(Take(from.notice(), &to.emplace<Notice>()));
       return to;
     case pb::SupervisorMessage::kEndKept: to.emplace<EndKept>(); return to;
+    case pb::SupervisorMessage::kSizeWanted:
+      RETURN_IF_ERROR(Take(from.size_wanted(), &to.emplace<SizeWanted>()));
+      return to;
     case pb::SupervisorMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");

@@ -355,6 +355,9 @@ TEST_F(StreamTest, TheLauncherReportsAndIsOrdered) {
     launcher.Send(notice);
     EXPECT_EQ(std::get<Notice>(heard_.Next<SupervisorSaid>()->message), notice);
   }
+  const SizeWanted wanted{.nodes = 4, .why = "spec.nodes.target is 4"};
+  launcher.Send(wanted);
+  EXPECT_EQ(std::get<SizeWanted>(heard_.Next<SupervisorSaid>()->message), wanted);
   const Wish wish{.seq = 9,
                   .intent = Wish::Intent::kDrain,
                   .size = 3,
@@ -364,7 +367,14 @@ TEST_F(StreamTest, TheLauncherReportsAndIsOrdered) {
                   .excluded = {"host3", "host4"}};
   server_->Order(said->supervisor, wish);
   EXPECT_EQ(launcher_heard.Next<Wish>(), wish);
-  const Summary summary{.phase = "running", .nodes = 3, .step = 7, .goodput = 0.5, .last = "lost"};
+  Summary summary{.phase = "running", .nodes = 3, .step = 7, .goodput = 0.5, .last = "lost"};
+  server_->Order(said->supervisor, summary);
+  EXPECT_EQ(launcher_heard.Next<Summary>(), summary);
+  summary.size = 0;  // not the same as none
+  summary.size_is_measured = true;
+  summary.size_refused = 9;
+  summary.refusal = "the job has ended";
+  summary.measures = {{"rank_seconds", "productive", 1.5}, {"step", "", -1}};
   server_->Order(said->supervisor, summary);
   EXPECT_EQ(launcher_heard.Next<Summary>(), summary);
   server_->Order(said->supervisor, JobEnded{3, "done"});

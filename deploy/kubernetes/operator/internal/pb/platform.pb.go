@@ -184,7 +184,15 @@ type Summary struct {
 	RestartCount uint32                 `protobuf:"varint,8,opt,name=restart_count,json=restartCount,proto3" json:"restart_count,omitempty"`
 	// What the platform keeps for the next term's master, which gets it if no node has a copy of the
 	// journal. Opaque; at most 2 KiB.
-	Memo          string `protobuf:"bytes,9,opt,name=memo,proto3" json:"memo,omitempty"`
+	Memo string `protobuf:"bytes,9,opt,name=memo,proto3" json:"memo,omitempty"`
+	// The number of nodes that was chosen while the job trains, by a user or by measurement; 0: none
+	// was. Absent: this master takes no SizeWanted.
+	Size           *uint32 `protobuf:"varint,10,opt,name=size,proto3,oneof" json:"size,omitempty"`
+	SizeIsMeasured bool    `protobuf:"varint,11,opt,name=size_is_measured,json=sizeIsMeasured,proto3" json:"size_is_measured,omitempty"`
+	// The newest SizeWanted, if the job cannot have so many nodes, and why; 0 and "": it can.
+	SizeRefused   uint32     `protobuf:"varint,12,opt,name=size_refused,json=sizeRefused,proto3" json:"size_refused,omitempty"`
+	Refusal       string     `protobuf:"bytes,13,opt,name=refusal,proto3" json:"refusal,omitempty"`
+	Measures      []*Measure `protobuf:"bytes,14,rep,name=measures,proto3" json:"measures,omitempty"` // at most 10 s old
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -282,6 +290,102 @@ func (x *Summary) GetMemo() string {
 	return ""
 }
 
+func (x *Summary) GetSize() uint32 {
+	if x != nil && x.Size != nil {
+		return *x.Size
+	}
+	return 0
+}
+
+func (x *Summary) GetSizeIsMeasured() bool {
+	if x != nil {
+		return x.SizeIsMeasured
+	}
+	return false
+}
+
+func (x *Summary) GetSizeRefused() uint32 {
+	if x != nil {
+		return x.SizeRefused
+	}
+	return 0
+}
+
+func (x *Summary) GetRefusal() string {
+	if x != nil {
+		return x.Refusal
+	}
+	return ""
+}
+
+func (x *Summary) GetMeasures() []*Measure {
+	if x != nil {
+		return x.Measures
+	}
+	return nil
+}
+
+// One series of the job's metrics (docs/metrics.md).
+type Measure struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"` // without paceline_, and without the _total of a counter
+	Of            string                 `protobuf:"bytes,2,opt,name=of,proto3" json:"of,omitempty"`     // the value of its label; "": it has none
+	Value         float64                `protobuf:"fixed64,3,opt,name=value,proto3" json:"value,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Measure) Reset() {
+	*x = Measure{}
+	mi := &file_paceline_v1_platform_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Measure) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Measure) ProtoMessage() {}
+
+func (x *Measure) ProtoReflect() protoreflect.Message {
+	mi := &file_paceline_v1_platform_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Measure.ProtoReflect.Descriptor instead.
+func (*Measure) Descriptor() ([]byte, []int) {
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *Measure) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Measure) GetOf() string {
+	if x != nil {
+		return x.Of
+	}
+	return ""
+}
+
+func (x *Measure) GetValue() float64 {
+	if x != nil {
+		return x.Value
+	}
+	return 0
+}
+
 // An operator is told of the end once a second until it sends EndKept, for five seconds at most.
 type JobEnded struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -295,7 +399,7 @@ type JobEnded struct {
 
 func (x *JobEnded) Reset() {
 	*x = JobEnded{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[2]
+	mi := &file_paceline_v1_platform_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -307,7 +411,7 @@ func (x *JobEnded) String() string {
 func (*JobEnded) ProtoMessage() {}
 
 func (x *JobEnded) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[2]
+	mi := &file_paceline_v1_platform_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -320,7 +424,7 @@ func (x *JobEnded) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use JobEnded.ProtoReflect.Descriptor instead.
 func (*JobEnded) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{2}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *JobEnded) GetExitCode() int32 {
@@ -358,7 +462,7 @@ type SupervisorOrder struct {
 
 func (x *SupervisorOrder) Reset() {
 	*x = SupervisorOrder{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[3]
+	mi := &file_paceline_v1_platform_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -370,7 +474,7 @@ func (x *SupervisorOrder) String() string {
 func (*SupervisorOrder) ProtoMessage() {}
 
 func (x *SupervisorOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[3]
+	mi := &file_paceline_v1_platform_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -383,7 +487,7 @@ func (x *SupervisorOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorOrder.ProtoReflect.Descriptor instead.
 func (*SupervisorOrder) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{3}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *SupervisorOrder) GetBody() isSupervisorOrder_Body {
@@ -455,7 +559,7 @@ type NodeGoneReport struct {
 
 func (x *NodeGoneReport) Reset() {
 	*x = NodeGoneReport{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[4]
+	mi := &file_paceline_v1_platform_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -467,7 +571,7 @@ func (x *NodeGoneReport) String() string {
 func (*NodeGoneReport) ProtoMessage() {}
 
 func (x *NodeGoneReport) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[4]
+	mi := &file_paceline_v1_platform_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -480,7 +584,7 @@ func (x *NodeGoneReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeGoneReport.ProtoReflect.Descriptor instead.
 func (*NodeGoneReport) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{4}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *NodeGoneReport) GetName() string {
@@ -523,7 +627,7 @@ type NodePending struct {
 
 func (x *NodePending) Reset() {
 	*x = NodePending{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[5]
+	mi := &file_paceline_v1_platform_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -535,7 +639,7 @@ func (x *NodePending) String() string {
 func (*NodePending) ProtoMessage() {}
 
 func (x *NodePending) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[5]
+	mi := &file_paceline_v1_platform_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -548,7 +652,7 @@ func (x *NodePending) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodePending.ProtoReflect.Descriptor instead.
 func (*NodePending) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{5}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *NodePending) GetName() string {
@@ -587,7 +691,7 @@ type Notice struct {
 
 func (x *Notice) Reset() {
 	*x = Notice{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[6]
+	mi := &file_paceline_v1_platform_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -599,7 +703,7 @@ func (x *Notice) String() string {
 func (*Notice) ProtoMessage() {}
 
 func (x *Notice) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[6]
+	mi := &file_paceline_v1_platform_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -612,7 +716,7 @@ func (x *Notice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Notice.ProtoReflect.Descriptor instead.
 func (*Notice) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{6}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *Notice) GetName() string {
@@ -652,7 +756,7 @@ type EndKept struct {
 
 func (x *EndKept) Reset() {
 	*x = EndKept{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[7]
+	mi := &file_paceline_v1_platform_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -664,7 +768,7 @@ func (x *EndKept) String() string {
 func (*EndKept) ProtoMessage() {}
 
 func (x *EndKept) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[7]
+	mi := &file_paceline_v1_platform_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -677,7 +781,61 @@ func (x *EndKept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndKept.ProtoReflect.Descriptor instead.
 func (*EndKept) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{7}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{8}
+}
+
+// The number of nodes that the platform's user wants, within the limits of the job. It holds like
+// that of `paceline scale`. The summary tells what became of it. A repetition changes nothing.
+type SizeWanted struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Nodes         uint32                 `protobuf:"varint,1,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Why           string                 `protobuf:"bytes,2,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SizeWanted) Reset() {
+	*x = SizeWanted{}
+	mi := &file_paceline_v1_platform_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SizeWanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SizeWanted) ProtoMessage() {}
+
+func (x *SizeWanted) ProtoReflect() protoreflect.Message {
+	mi := &file_paceline_v1_platform_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SizeWanted.ProtoReflect.Descriptor instead.
+func (*SizeWanted) Descriptor() ([]byte, []int) {
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *SizeWanted) GetNodes() uint32 {
+	if x != nil {
+		return x.Nodes
+	}
+	return 0
+}
+
+func (x *SizeWanted) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
 }
 
 type SupervisorMessage struct {
@@ -688,6 +846,7 @@ type SupervisorMessage struct {
 	//	*SupervisorMessage_NodePending
 	//	*SupervisorMessage_Notice
 	//	*SupervisorMessage_EndKept
+	//	*SupervisorMessage_SizeWanted
 	Body          isSupervisorMessage_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -695,7 +854,7 @@ type SupervisorMessage struct {
 
 func (x *SupervisorMessage) Reset() {
 	*x = SupervisorMessage{}
-	mi := &file_paceline_v1_platform_proto_msgTypes[8]
+	mi := &file_paceline_v1_platform_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -707,7 +866,7 @@ func (x *SupervisorMessage) String() string {
 func (*SupervisorMessage) ProtoMessage() {}
 
 func (x *SupervisorMessage) ProtoReflect() protoreflect.Message {
-	mi := &file_paceline_v1_platform_proto_msgTypes[8]
+	mi := &file_paceline_v1_platform_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -720,7 +879,7 @@ func (x *SupervisorMessage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SupervisorMessage.ProtoReflect.Descriptor instead.
 func (*SupervisorMessage) Descriptor() ([]byte, []int) {
-	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{8}
+	return file_paceline_v1_platform_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SupervisorMessage) GetBody() isSupervisorMessage_Body {
@@ -766,6 +925,15 @@ func (x *SupervisorMessage) GetEndKept() *EndKept {
 	return nil
 }
 
+func (x *SupervisorMessage) GetSizeWanted() *SizeWanted {
+	if x != nil {
+		if x, ok := x.Body.(*SupervisorMessage_SizeWanted); ok {
+			return x.SizeWanted
+		}
+	}
+	return nil
+}
+
 type isSupervisorMessage_Body interface {
 	isSupervisorMessage_Body()
 }
@@ -786,6 +954,10 @@ type SupervisorMessage_EndKept struct {
 	EndKept *EndKept `protobuf:"bytes,4,opt,name=end_kept,json=endKept,proto3,oneof"`
 }
 
+type SupervisorMessage_SizeWanted struct {
+	SizeWanted *SizeWanted `protobuf:"bytes,5,opt,name=size_wanted,json=sizeWanted,proto3,oneof"`
+}
+
 func (*SupervisorMessage_NodeGone) isSupervisorMessage_Body() {}
 
 func (*SupervisorMessage_NodePending) isSupervisorMessage_Body() {}
@@ -793,6 +965,8 @@ func (*SupervisorMessage_NodePending) isSupervisorMessage_Body() {}
 func (*SupervisorMessage_Notice) isSupervisorMessage_Body() {}
 
 func (*SupervisorMessage_EndKept) isSupervisorMessage_Body() {}
+
+func (*SupervisorMessage_SizeWanted) isSupervisorMessage_Body() {}
 
 var File_paceline_v1_platform_proto protoreflect.FileDescriptor
 
@@ -813,7 +987,7 @@ const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\x06Intent\x12\x16\n" +
 	"\x12INTENT_UNSPECIFIED\x10\x00\x12\a\n" +
 	"\x03RUN\x10\x01\x12\t\n" +
-	"\x05DRAIN\x10\x02\"\xe2\x01\n" +
+	"\x05DRAIN\x10\x02\"\x9d\x03\n" +
 	"\aSummary\x12\x14\n" +
 	"\x05phase\x18\x01 \x01(\tR\x05phase\x12\x18\n" +
 	"\apending\x18\x02 \x01(\tR\apending\x12\x14\n" +
@@ -823,7 +997,18 @@ const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\agoodput\x18\x06 \x01(\x01R\agoodput\x12\x12\n" +
 	"\x04last\x18\a \x01(\tR\x04last\x12#\n" +
 	"\rrestart_count\x18\b \x01(\rR\frestartCount\x12\x12\n" +
-	"\x04memo\x18\t \x01(\tR\x04memo\"Y\n" +
+	"\x04memo\x18\t \x01(\tR\x04memo\x12\x17\n" +
+	"\x04size\x18\n" +
+	" \x01(\rH\x00R\x04size\x88\x01\x01\x12(\n" +
+	"\x10size_is_measured\x18\v \x01(\bR\x0esizeIsMeasured\x12!\n" +
+	"\fsize_refused\x18\f \x01(\rR\vsizeRefused\x12\x18\n" +
+	"\arefusal\x18\r \x01(\tR\arefusal\x120\n" +
+	"\bmeasures\x18\x0e \x03(\v2\x14.paceline.v1.MeasureR\bmeasuresB\a\n" +
+	"\x05_size\"C\n" +
+	"\aMeasure\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x0e\n" +
+	"\x02of\x18\x02 \x01(\tR\x02of\x12\x14\n" +
+	"\x05value\x18\x03 \x01(\x01R\x05value\"Y\n" +
 	"\bJobEnded\x12\x1b\n" +
 	"\texit_code\x18\x01 \x01(\x11R\bexitCode\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x18\n" +
@@ -849,12 +1034,18 @@ const file_paceline_v1_platform_proto_rawDesc = "" +
 	"\x04left\x18\x03 \x01(\x03R\x04left\x12\x10\n" +
 	"\x03why\x18\x04 \x01(\tR\x03whyB\x0e\n" +
 	"\f_incarnation\"\t\n" +
-	"\aEndKept\"\xf8\x01\n" +
+	"\aEndKept\"4\n" +
+	"\n" +
+	"SizeWanted\x12\x14\n" +
+	"\x05nodes\x18\x01 \x01(\rR\x05nodes\x12\x10\n" +
+	"\x03why\x18\x02 \x01(\tR\x03why\"\xb4\x02\n" +
 	"\x11SupervisorMessage\x12:\n" +
 	"\tnode_gone\x18\x01 \x01(\v2\x1b.paceline.v1.NodeGoneReportH\x00R\bnodeGone\x12=\n" +
 	"\fnode_pending\x18\x02 \x01(\v2\x18.paceline.v1.NodePendingH\x00R\vnodePending\x12-\n" +
 	"\x06notice\x18\x03 \x01(\v2\x13.paceline.v1.NoticeH\x00R\x06notice\x121\n" +
-	"\bend_kept\x18\x04 \x01(\v2\x14.paceline.v1.EndKeptH\x00R\aendKeptB\x06\n" +
+	"\bend_kept\x18\x04 \x01(\v2\x14.paceline.v1.EndKeptH\x00R\aendKept\x12:\n" +
+	"\vsize_wanted\x18\x05 \x01(\v2\x17.paceline.v1.SizeWantedH\x00R\n" +
+	"sizeWantedB\x06\n" +
 	"\x04bodyb\x06proto3"
 
 var (
@@ -870,35 +1061,39 @@ func file_paceline_v1_platform_proto_rawDescGZIP() []byte {
 }
 
 var file_paceline_v1_platform_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_paceline_v1_platform_proto_msgTypes = make([]protoimpl.MessageInfo, 10)
+var file_paceline_v1_platform_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_paceline_v1_platform_proto_goTypes = []any{
 	(Wish_Intent)(0),          // 0: paceline.v1.Wish.Intent
 	(*Wish)(nil),              // 1: paceline.v1.Wish
 	(*Summary)(nil),           // 2: paceline.v1.Summary
-	(*JobEnded)(nil),          // 3: paceline.v1.JobEnded
-	(*SupervisorOrder)(nil),   // 4: paceline.v1.SupervisorOrder
-	(*NodeGoneReport)(nil),    // 5: paceline.v1.NodeGoneReport
-	(*NodePending)(nil),       // 6: paceline.v1.NodePending
-	(*Notice)(nil),            // 7: paceline.v1.Notice
-	(*EndKept)(nil),           // 8: paceline.v1.EndKept
-	(*SupervisorMessage)(nil), // 9: paceline.v1.SupervisorMessage
-	nil,                       // 10: paceline.v1.Wish.IncarnationsEntry
+	(*Measure)(nil),           // 3: paceline.v1.Measure
+	(*JobEnded)(nil),          // 4: paceline.v1.JobEnded
+	(*SupervisorOrder)(nil),   // 5: paceline.v1.SupervisorOrder
+	(*NodeGoneReport)(nil),    // 6: paceline.v1.NodeGoneReport
+	(*NodePending)(nil),       // 7: paceline.v1.NodePending
+	(*Notice)(nil),            // 8: paceline.v1.Notice
+	(*EndKept)(nil),           // 9: paceline.v1.EndKept
+	(*SizeWanted)(nil),        // 10: paceline.v1.SizeWanted
+	(*SupervisorMessage)(nil), // 11: paceline.v1.SupervisorMessage
+	nil,                       // 12: paceline.v1.Wish.IncarnationsEntry
 }
 var file_paceline_v1_platform_proto_depIdxs = []int32{
 	0,  // 0: paceline.v1.Wish.intent:type_name -> paceline.v1.Wish.Intent
-	10, // 1: paceline.v1.Wish.incarnations:type_name -> paceline.v1.Wish.IncarnationsEntry
-	3,  // 2: paceline.v1.SupervisorOrder.ended:type_name -> paceline.v1.JobEnded
-	1,  // 3: paceline.v1.SupervisorOrder.wish:type_name -> paceline.v1.Wish
-	2,  // 4: paceline.v1.SupervisorOrder.summary:type_name -> paceline.v1.Summary
-	5,  // 5: paceline.v1.SupervisorMessage.node_gone:type_name -> paceline.v1.NodeGoneReport
-	6,  // 6: paceline.v1.SupervisorMessage.node_pending:type_name -> paceline.v1.NodePending
-	7,  // 7: paceline.v1.SupervisorMessage.notice:type_name -> paceline.v1.Notice
-	8,  // 8: paceline.v1.SupervisorMessage.end_kept:type_name -> paceline.v1.EndKept
-	9,  // [9:9] is the sub-list for method output_type
-	9,  // [9:9] is the sub-list for method input_type
-	9,  // [9:9] is the sub-list for extension type_name
-	9,  // [9:9] is the sub-list for extension extendee
-	0,  // [0:9] is the sub-list for field type_name
+	12, // 1: paceline.v1.Wish.incarnations:type_name -> paceline.v1.Wish.IncarnationsEntry
+	3,  // 2: paceline.v1.Summary.measures:type_name -> paceline.v1.Measure
+	4,  // 3: paceline.v1.SupervisorOrder.ended:type_name -> paceline.v1.JobEnded
+	1,  // 4: paceline.v1.SupervisorOrder.wish:type_name -> paceline.v1.Wish
+	2,  // 5: paceline.v1.SupervisorOrder.summary:type_name -> paceline.v1.Summary
+	6,  // 6: paceline.v1.SupervisorMessage.node_gone:type_name -> paceline.v1.NodeGoneReport
+	7,  // 7: paceline.v1.SupervisorMessage.node_pending:type_name -> paceline.v1.NodePending
+	8,  // 8: paceline.v1.SupervisorMessage.notice:type_name -> paceline.v1.Notice
+	9,  // 9: paceline.v1.SupervisorMessage.end_kept:type_name -> paceline.v1.EndKept
+	10, // 10: paceline.v1.SupervisorMessage.size_wanted:type_name -> paceline.v1.SizeWanted
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_paceline_v1_platform_proto_init() }
@@ -906,18 +1101,20 @@ func file_paceline_v1_platform_proto_init() {
 	if File_paceline_v1_platform_proto != nil {
 		return
 	}
-	file_paceline_v1_platform_proto_msgTypes[3].OneofWrappers = []any{
+	file_paceline_v1_platform_proto_msgTypes[1].OneofWrappers = []any{}
+	file_paceline_v1_platform_proto_msgTypes[4].OneofWrappers = []any{
 		(*SupervisorOrder_Ended)(nil),
 		(*SupervisorOrder_Wish)(nil),
 		(*SupervisorOrder_Summary)(nil),
 	}
-	file_paceline_v1_platform_proto_msgTypes[4].OneofWrappers = []any{}
-	file_paceline_v1_platform_proto_msgTypes[6].OneofWrappers = []any{}
-	file_paceline_v1_platform_proto_msgTypes[8].OneofWrappers = []any{
+	file_paceline_v1_platform_proto_msgTypes[5].OneofWrappers = []any{}
+	file_paceline_v1_platform_proto_msgTypes[7].OneofWrappers = []any{}
+	file_paceline_v1_platform_proto_msgTypes[10].OneofWrappers = []any{
 		(*SupervisorMessage_NodeGone)(nil),
 		(*SupervisorMessage_NodePending)(nil),
 		(*SupervisorMessage_Notice)(nil),
 		(*SupervisorMessage_EndKept)(nil),
+		(*SupervisorMessage_SizeWanted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -925,7 +1122,7 @@ func file_paceline_v1_platform_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_paceline_v1_platform_proto_rawDesc), len(file_paceline_v1_platform_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   10,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
