@@ -198,7 +198,7 @@ pytest: venv  ## Python and process-level tests
 # test` runs the packages that do without the client.
 OPERATOR := deploy/kubernetes/operator
 IMAGE ?= registry.invalid/paceline-operator:none
-OPERATOR_LIGHT := ./decide ./command ./pki ./master ./transport
+OPERATOR_LIGHT := ./decide ./command ./pki ./master ./transport ./series
 HAS_GO = command -v go >/dev/null || \
   { echo "$@: SKIPPED: there is no Go here, so the Kubernetes operator is not checked"; exit 0; }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 from cluster import Cluster, JsonDict
 from conftest import processes_with
-from elastic import ElasticJob, leaders_node
+from elastic import SYSTEM, ElasticJob, leaders_node
 from training import STEPS, VENV, set_pace
 
 Undisturbed = Callable[[int], str]
@@ -423,6 +424,28 @@ def test_a_host_that_starts_no_rank_is_excluded(
     job.until(lambda: job.status()["nodes"] == "2/2", "the job has its full size")
     job.until_complete()
     assert job.status()["excludedHosts"] == [broken_host]
+
+
+def test_the_operator_serves_the_metrics_of_a_job(cluster: Cluster, job: ElasticJob) -> None:
+    job.submit("1", "--env", "PACELINE_TIMERS_LOST_AFTER=15s")
+    job.until_beyond(5)
+    cluster.kubectl("create", "serviceaccount", "reader", "--namespace", job.namespace)
+    cluster.kubectl("create", "clusterrolebinding", f"reader-{job.namespace}",
+                    "--clusterrole=paceline-metrics-reader",
+                    f"--serviceaccount={job.namespace}:reader")
+    token = cluster.kubectl("create", "token", "reader", "--namespace", job.namespace).strip()
+    address = cluster.get("service", "paceline-operator-metrics", "--namespace",
+                          SYSTEM)["spec"]["clusterIP"]
+
+    def scrape() -> str:
+        """Of one of the two operators; only the one that works has series of jobs."""
+        return subprocess.run(
+            cluster.in_network("curl", "-sk", "-H", f"Authorization: Bearer {token}",
+                               f"https://{address}:8443/metrics"),
+            capture_output=True, text=True, check=False, timeout=60).stdout
+    labels = f'{{job="train",namespace="{job.namespace}"}}'
+    job.until(lambda: f"paceline_goodput_ratio{labels} 0." in scrape(), "its goodput is served")
+    job.until_complete()
 
 
 def test_a_deleted_job_takes_all_its_pods_along(cluster: Cluster, job: ElasticJob) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -43,12 +44,20 @@ def test_each_alert_fires_and_stays_silent_as_its_series_say(promtool: str) -> N
 def test_names_are_those_of_metrics_and_rules(name: str) -> None:
     metrics = set(re.findall(r"`(paceline_\w+)", (ROOT / "docs" / "metrics.md").read_text()))
     records = set(re.findall(r"record: (\S+)", RULES[0].read_text()))
+    guide = (ROOT / "docs" / "guides" / "kubernetes.md").read_text()
+    metrics |= set(re.findall(r"`(paceline_operator_\w+)", guide))
     text = (FOLDER / name).read_text()
     labels = {"paceline_job"}  # of the scrape configuration
     used = set(re.findall(r"\bpaceline_\w+", text)) - labels
     assert used or name == "alerts.yml"
     assert used <= metrics, used - metrics
     assert set(re.findall(r"\bpaceline:[\w:]+", text)) <= records
+
+
+def test_the_rules_of_the_prometheus_operator_are_the_same() -> None:
+    groups = [path.read_text().split("groups:\n", 1)[1] for path in RULES]
+    text = (FOLDER / "prometheusrule.yaml").read_text().split("  groups:\n", 1)[1]
+    assert text == textwrap.indent("".join(groups), "  ")
 
 
 def test_panels_of_the_board_have_places_of_their_own() -> None:

@@ -2,44 +2,29 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from a_prometheus import FOLDER, Server, running
 from free_ports import free_port
-from job import GRACE_S, ROOT, Job, eventually
+from job import Job, eventually
 
-FOLDER = ROOT / "deploy" / "observability"
 TWO = ["--standalone", "--nproc-per-node", "2"]
 JOB = {"job": "paceline", "paceline_job": "JOB"}
 
 
-class Server:
-    """A Prometheus with the configuration that is shipped, which looks each second."""
-
-    def __init__(self, port: int) -> None:
-        self.api = f"http://127.0.0.1:{port}/api/v1"
-
-    def ask(self, path: str) -> Any:
-        try:
-            with urllib.request.urlopen(f"{self.api}/{path}", timeout=GRACE_S) as answer:
-                return json.load(answer)["data"]
-        except (urllib.error.URLError, OSError):
-            return None
+class JobServer(Server):
+    """Its configuration is the one that is shipped, and it looks each second."""
 
     def value(self, query: str) -> float | None:
-        found = self.ask("query?" + urllib.parse.urlencode({"query": query}))
-        if not found or len(found["result"]) != 1:
+        found = self.results(query)
+        if len(found) != 1:
             return None
-        assert found["result"][0]["metric"].items() >= JOB.items(), found
-        return float(found["result"][0]["value"][1])
+        assert found[0]["metric"].items() >= JOB.items(), found
+        return float(found[0]["value"][1])
 
     def until(self, query: str, least: float) -> float:
         def ask() -> tuple[float] | None:
@@ -50,35 +35,21 @@ class Server:
 
 
 @contextmanager
-def prometheus_of(job: Job, program: str, http_port: int) -> Iterator[Server]:
-    folder = job.directory / "prometheus"
-    folder.mkdir()
+def prometheus_of(job: Job, program: str, http_port: int) -> Iterator[JobServer]:
     config = (FOLDER / "prometheus.yml").read_text()
     for old, new in {"/data/runs/JOB": str(job.run_dir), "127.0.0.1:9464":
                      f"127.0.0.1:{http_port}", "15s": "1s"}.items():
         assert old in config
         config = config.replace(old, new)
-    (folder / "prometheus.yml").write_text(config)
-    for rules in ("rules.yml", "alerts.yml"):
-        (folder / rules).write_text((FOLDER / rules).read_text())
-    port = free_port()
-    with open(folder / "log", "w") as log:
-        server = subprocess.Popen(
-            [program, f"--config.file={folder}/prometheus.yml",
-             f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"],
-            stdout=log, stderr=log)
-    try:
-        yield Server(port)
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait()
+    with running(program, job.directory / "prometheus", config) as port:
+        yield JobServer(port)
 
 
 def bad_rules(server: Server) -> list[Any] | None:
     """Those whose evaluation failed; none before each was evaluated."""
     groups = (server.ask("rules") or {"groups": []})["groups"]
     rules = [rule for group in groups for rule in group["rules"]]
-    if len(rules) < 9 or any(rule["health"] == "unknown" for rule in rules):
+    if len(rules) < 10 or any(rule["health"] == "unknown" for rule in rules):
         return None
     return [rule for rule in rules if rule["health"] != "ok"]
 

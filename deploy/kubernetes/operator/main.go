@@ -3,9 +3,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -22,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/filters"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"paceline.dev/operator/api/v1alpha1"
@@ -34,10 +37,11 @@ import (
 const leaseName = "paceline-operator"
 
 type flags struct {
-	namespace   string
-	metrics     string
-	health      string
-	leaderElect bool
+	namespace    string
+	metrics      string
+	metricsCerts string // folder of tls.crt and tls.key; "": a certificate that nobody signed
+	health       string
+	leaderElect  bool
 	// Namespace of the Lease, from POD_NAMESPACE.
 	leaseNamespace string
 }
@@ -45,7 +49,9 @@ type flags struct {
 func main() {
 	var f flags
 	flag.StringVar(&f.namespace, "namespace", "", "look after jobs of this namespace only")
-	flag.StringVar(&f.metrics, "metrics-address", ":8080", "address for /metrics; 0: none")
+	flag.StringVar(&f.metrics, "metrics-address", ":8443", "address for /metrics, by HTTPS; 0: none")
+	flag.StringVar(&f.metricsCerts, "metrics-cert-dir", "", "folder with tls.crt and tls.key for "+
+		"/metrics; without it the operator signs its certificate itself, anew at each start")
 	flag.StringVar(&f.health, "health-address", ":8081", "address for /healthz and /readyz; 0: none")
 	flag.BoolVar(&f.leaderElect, "leader-elect", false,
 		"work only while this operator holds the Lease in the namespace $POD_NAMESPACE; needed for "+
@@ -63,6 +69,14 @@ func run(f flags, log logr.Logger) error {
 	if f.leaderElect && f.leaseNamespace == "" {
 		return fmt.Errorf("--leader-elect needs a namespace for its Lease, and POD_NAMESPACE is not " +
 			"set: set it as deploy/kubernetes/install.yaml does")
+	}
+	// Without the files the server would make a certificate that nobody has signed.
+	if f.metricsCerts != "" {
+		_, err := tls.LoadX509KeyPair(filepath.Join(f.metricsCerts, "tls.crt"),
+			filepath.Join(f.metricsCerts, "tls.key"))
+		if err != nil {
+			return fmt.Errorf("--metrics-cert-dir: %w", err)
+		}
 	}
 	ctrl.SetLogger(log)
 	config, err := ctrl.GetConfig()
@@ -131,6 +145,13 @@ func addProbes(manager ctrl.Manager, rights *reconcile.Rights, lists *reconcile.
 	return manager.AddReadyzCheck("lists", lists.Ready)
 }
 
+// metricsOptions: who reads the metrics shows a token that the API server knows, of somebody who may
+// get /metrics.
+func metricsOptions(f flags) server.Options {
+	return server.Options{BindAddress: f.metrics, SecureServing: true, CertDir: f.metricsCerts,
+		FilterProvider: filters.WithAuthenticationAndAuthorization}
+}
+
 // optionsOf: the cache has jobs and their pods, and nothing else of the cluster.
 func optionsOf(f flags, scheme *runtime.Scheme) (ctrl.Options, error) {
 	hasJob, err := labels.NewRequirement(command.JobLabel, selection.Exists, nil)
@@ -146,7 +167,7 @@ func optionsOf(f flags, scheme *runtime.Scheme) (ctrl.Options, error) {
 				&corev1.Pod{}: {Label: labels.NewSelector().Add(*hasJob)},
 			},
 		},
-		Metrics:                       server.Options{BindAddress: f.metrics},
+		Metrics:                       metricsOptions(f),
 		HealthProbeBindAddress:        f.health,
 		LeaderElection:                f.leaderElect,
 		LeaderElectionID:              leaseName,

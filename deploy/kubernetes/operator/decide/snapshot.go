@@ -138,7 +138,15 @@ type Summary struct {
 	Goodput float64
 	Last    string
 	// Memo is to be kept for the next master.
-	Memo string
+	Memo     string
+	Measures []Measure
+}
+
+// Measure is one series of the job's metrics, as its master names it (docs/metrics.md).
+type Measure struct {
+	Name  string // without paceline_ and the _total of a counter
+	Of    string // the value of its label; "": it has none
+	Value float64
 }
 
 // End is the job's exit code, with a sentence.

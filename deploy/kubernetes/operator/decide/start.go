@@ -2,6 +2,7 @@ package decide
 
 import (
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"paceline.dev/operator/api/v1alpha1"
 )
@@ -17,8 +18,14 @@ func (d *decision) begin() {
 
 // isStarting says whether no master has been heard since the job began or was suspended.
 func (d *decision) isStarting() bool {
-	told := meta.FindStatusCondition(d.Job.Status.Conditions, v1alpha1.ConditionRunning)
-	return (told == nil || told.Reason == reasonSuspended) && !(d.isHeard() && d.Stream.Wish != nil)
+	return !HasBegun(d.Job.Status.Conditions) && !(d.isHeard() && d.Stream.Wish != nil)
+}
+
+// HasBegun says whether a master was heard, by a job's conditions, since the job began or was
+// suspended.
+func HasBegun(conditions []metav1.Condition) bool {
+	told := meta.FindStatusCondition(conditions, v1alpha1.ConditionRunning)
+	return told != nil && told.Reason != reasonSuspended
 }
 
 // mayMakeFirst says whether nodes may be made without a wish.

@@ -37,6 +37,8 @@ import (
 const (
 	adminToken    = "admin-token"
 	operatorToken = "operator-token"
+	readerToken   = "reader-token" // of somebody with no right but that of a binding
+	readerUser    = "reader"
 	operatorUser  = "system:serviceaccount:paceline-system:paceline-operator"
 	installYAML   = "../../install.yaml"
 )
@@ -90,7 +92,8 @@ func (c *cluster) start(binaries string) error {
 	etcd, peer, secure := freePort(), freePort(), freePort()
 	c.url = fmt.Sprintf("https://127.0.0.1:%d", secure)
 	tokens := fmt.Sprintf("%s,admin,1,\"system:masters\"\n%s,%s,2,\"system:serviceaccounts,"+
-		"system:serviceaccounts:paceline-system\"\n", adminToken, operatorToken, operatorUser)
+		"system:serviceaccounts:paceline-system\"\n%s,%s,3\n", adminToken, operatorToken, operatorUser,
+		readerToken, readerUser)
 	if err := os.WriteFile(c.path("tokens.csv"), []byte(tokens), 0o600); err != nil {
 		return err
 	}

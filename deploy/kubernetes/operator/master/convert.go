@@ -34,12 +34,21 @@ func wishOf(message *pb.Wish) *decide.Wish {
 	return wish
 }
 
+// measuresMax bounds the series of one job. A master of this release tells about 60.
+const measuresMax = 500
+
 func summaryOf(message *pb.Summary) *decide.Summary {
-	return &decide.Summary{
+	summary := &decide.Summary{
 		Phase: message.GetPhase(), Pending: message.GetPending(), Nodes: message.GetNodes(),
 		Spares: message.GetSpares(), Step: message.GetStep(), Goodput: message.GetGoodput(),
 		Last: message.GetLast(), Memo: message.GetMemo(),
 	}
+	told := message.GetMeasures()
+	for _, one := range told[:min(len(told), measuresMax)] {
+		summary.Measures = append(summary.Measures,
+			decide.Measure{Name: one.GetName(), Of: one.GetOf(), Value: one.GetValue()})
+	}
+	return summary
 }
 
 // historyMax is the most that is kept of a job that has ended: 16 KiB as base64.

@@ -85,6 +85,20 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 	s.await("the end", func(stream decide.Stream) bool { return stream.Ended != nil })
 }
 
+func TestHearsTheMeasures(t *testing.T) {
+	s := set(t)
+	s.fake.Wish(&pb.Wish{Seq: 1, Intent: pb.Wish_RUN, Size: 2})
+	s.hub.Dial("a/train", s.target)
+	s.await("the wish", func(stream decide.Stream) bool { return stream.Wish != nil })
+	s.fake.Summary(&pb.Summary{Phase: "running",
+		Measures: []*pb.Measure{{Name: "rank_seconds", Of: "hang", Value: 2}}})
+	s.await("a summary", func(stream decide.Stream) bool { return stream.Summary != nil })
+	if told := s.hub.Stream("a/train").Summary.Measures; len(told) != 1 ||
+		told[0] != (decide.Measure{Name: "rank_seconds", Of: "hang", Value: 2}) {
+		t.Errorf("got %+v", told)
+	}
+}
+
 func TestTellsThatTheEndIsKept(t *testing.T) {
 	s := set(t)
 	s.fake.Wish(&pb.Wish{Seq: 1, Intent: pb.Wish_RUN, Size: 1})

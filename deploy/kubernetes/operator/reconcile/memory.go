@@ -45,6 +45,13 @@ func (m *memories) of(key types.NamespacedName, uid types.UID, now time.Time) *m
 	return made
 }
 
+func (m *memories) has(key types.NamespacedName, uid types.UID) bool {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	found := m.jobs[key]
+	return found != nil && found.uid == uid
+}
+
 func (m *memories) forget(key types.NamespacedName) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
@@ -25,6 +26,7 @@ import (
 	"paceline.dev/operator/command"
 	"paceline.dev/operator/decide"
 	"paceline.dev/operator/master"
+	"paceline.dev/operator/series"
 )
 
 const (
@@ -66,6 +68,9 @@ func SetUp(manager ctrl.Manager, rights *Rights) error {
 		wakes:    make(chan event.GenericEvent, wakesMax),
 	}
 	r.Hub = master.NewHub(r.wakeKey, r.Now)
+	if err := metrics.Registry.Register(series.New(r.measured)); err != nil {
+		return err
+	}
 	err := manager.GetFieldIndexer().IndexField(context.Background(), &corev1.Pod{}, podIndex,
 		func(object client.Object) []string { return []string{object.GetLabels()[command.JobLabel]} })
 	if err != nil {

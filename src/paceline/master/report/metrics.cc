@@ -28,7 +28,8 @@ $ curl -H "Authorization: Bearer $(cat RUN_DIR/reading_token)" http://127.0.0.1:
 
 The address is 127.0.0.1, or ::1 on a host without IPv4. `network.http_port` sets the port; without
 it, any free one is taken. A scraper on another host, or in another pod of Kubernetes, cannot reach
-it.
+it. On Kubernetes the operator serves [the series of jobs and their
+checkpoints](guides/observability.md#jobs-on-kubernetes).
 
 `/healthz` answers `ok`, or `journal: …` while decisions wait for the disk. An answer
 with code 200 means that the master's loop runs.
