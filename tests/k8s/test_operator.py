@@ -426,6 +426,27 @@ def test_a_host_that_starts_no_rank_is_excluded(
     assert job.status()["excludedHosts"] == [broken_host]
 
 
+def live_nodes(job: ElasticJob) -> set[str]:
+    return {pod.name for pod in job.node_pods().values() if pod.phase == "Running"}
+
+
+def test_kubectl_and_the_command_scale_a_job(cluster: Cluster, job: ElasticJob) -> None:
+    job.submit("1:2", "--env", "PACELINE_TIMERS_LOST_AFTER=15s")
+    job.until(lambda: job.status().get("replicas") == 2, "both nodes train")
+    job.until(lambda: job.resource()["spec"]["nodes"].get("target") == 2, "the target is filled")
+    cluster.kubectl("scale", "elasticjob", "train", "--namespace", job.namespace, "--replicas=1")
+    job.until(lambda: job.status()["nodes"] == "1/1" and len(live_nodes(job)) == 1,
+              "one node is left")
+    chosen = [row["sentence"] for row in job.events() if row["kind"] == "size_chosen"]
+    assert chosen == ["the job is to have 1 node: spec.nodes.target of the ElasticJob is 1"]
+    scaled = job.on("scale", "--nodes", "2")
+    assert scaled.returncode == 0, scaled.stderr
+    job.until(lambda: job.resource()["spec"]["nodes"]["target"] == 2, "the target follows")
+    job.until(lambda: job.status()["nodes"] == "2/2", "the job grows again")
+    assert job.status()["masterTerm"] == 1
+    job.until_complete()
+
+
 def test_the_operator_serves_the_metrics_of_a_job(cluster: Cluster, job: ElasticJob) -> None:
     job.submit("1", "--env", "PACELINE_TIMERS_LOST_AFTER=15s")
     job.until_beyond(5)

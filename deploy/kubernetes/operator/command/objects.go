@@ -5,6 +5,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"paceline.dev/operator/api/v1alpha1"
@@ -32,6 +33,11 @@ func Selector(job string, term int64) map[string]string {
 	return map[string]string{
 		JobLabel: job, RoleLabel: RoleMaster, TermLabel: strconv.FormatInt(term, 10),
 	}
+}
+
+// NodeSelector of the pods of all nodes and spares, as text.
+func NodeSelector(job string) string {
+	return labels.SelectorFromSet(labels.Set{JobLabel: job, RoleLabel: RoleNode}).String()
 }
 
 // Secrets are the master's, with the authority's key, and the nodes', without it.

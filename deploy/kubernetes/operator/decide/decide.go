@@ -50,8 +50,10 @@ func Decide(snapshot Snapshot) Plan {
 	case d.Job.Invalid != "":
 		d.fail("InvalidSpec", d.Job.Invalid)
 	case d.Job.Suspend:
+		d.agree()
 		d.suspending()
 	default:
+		d.agree()
 		d.running()
 	}
 	// The plan is carried out in order: if the write of the status fails, nothing is answered.
@@ -191,7 +193,7 @@ func (d *decision) suspending() {
 			"No pod of the job runs. spec.suspend=false starts it from its newest checkpoint.")
 		d.setCondition(v1alpha1.ConditionMasterReady, false, reasonSuspended, "The job is suspended.")
 		d.setCondition(v1alpha1.ConditionRunning, false, reasonSuspended, "The job is suspended.")
-		d.showNoNodes(uint32(d.Job.NodesMax), uint32(d.Job.Spares))
+		d.showNoNodes(d.sizeOf(nil, nil), uint32(d.Job.Spares))
 		d.status.State = "Suspended"
 		return
 	}
@@ -230,6 +232,7 @@ func (d *decision) end(state string) {
 	now := metaTime(d.Now)
 	d.status.FinishedAt = &now
 	d.status.State = state
+	d.status.Replicas = 0
 	d.status.Pending, d.status.PendingCount = nil, 0
 	d.setCondition(v1alpha1.ConditionRunning, false, state, "The job has ended.")
 	d.setCondition(v1alpha1.ConditionMasterReady, false, state, "The job has ended.")

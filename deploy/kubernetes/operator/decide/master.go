@@ -47,6 +47,7 @@ func (d *decision) running() {
 	if d.isTrue(v1alpha1.ConditionSuspended) {
 		d.setCondition(v1alpha1.ConditionSuspended, false, "Resumed", "The job was resumed.")
 		d.status.State, d.status.Nodes, d.status.Spares = "", "", "" // of the master before
+		d.status.Replicas = 0
 		d.begin()
 		return
 	}

@@ -59,7 +59,7 @@ func (d *decision) lookAfterNode(wanted NodeID, pods []NodePod) {
 		return
 	}
 	mayCreate := d.hasWish() && !d.Stream.Wish.Drain || d.mayMakeFirst()
-	if mayCreate && !d.waitsForPlace(wanted, pods) {
+	if mayCreate && !d.isBeyondTarget(wanted.Index) && !d.waitsForPlace(wanted, pods) {
 		d.create(wanted, name)
 	}
 }

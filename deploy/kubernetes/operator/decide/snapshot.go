@@ -138,8 +138,17 @@ type Summary struct {
 	Goodput float64
 	Last    string
 	// Memo is to be kept for the next master.
-	Memo     string
-	Measures []Measure
+	Memo string
+	// TakesSize: the master takes a number of nodes, and tells Size. One of an older release does not,
+	// and neither does one that still waits for the job's history.
+	TakesSize bool
+	// Size is the number of nodes that was chosen while the job trains; 0: none was.
+	Size           uint32
+	SizeIsMeasured bool // by the master itself; false: by a user
+	// SizeRefused is the newest number that the master refused, and Refusal says why; 0: none.
+	SizeRefused uint32
+	Refusal     string
+	Measures    []Measure
 }
 
 // Measure is one series of the job's metrics, as its master names it (docs/metrics.md).
@@ -221,7 +230,11 @@ type Job struct {
 	Queued   bool
 	NodesMin int32
 	NodesMax int32
-	Spares   int32
+	// Target is the number of nodes that the user wants; 0: not set yet.
+	Target int32
+	Spares int32
+	// Selector of the pods of nodes and spares, for autoscalers.
+	Selector string
 	TTL      *time.Duration
 	Status   v1alpha1.ElasticJobStatus
 }
@@ -296,6 +309,10 @@ type Plan struct {
 	Notice  string
 	Facts   []Fact
 	Notices []NodeNotice
+	// Size is the number of nodes that the master is to be told; 0: nothing.
+	Size uint32
+	// SetTarget is the spec.nodes.target to write; 0: it stays.
+	SetTarget int32
 	// Pods of a queue's group that gets no further pod.
 	Closes    []string
 	DeleteJob bool

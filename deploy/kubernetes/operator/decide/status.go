@@ -98,9 +98,10 @@ func (d *decision) describe() {
 	if d.hasWish() || d.isStarting() {
 		d.describePending()
 	}
-	size, spares := uint32(d.Job.NodesMax), uint32(d.Job.Spares)
+	d.status.Selector = d.Job.Selector
+	size, spares := d.sizeOf(wish, summary), uint32(d.Job.Spares)
 	if wish != nil {
-		size, spares = wish.Size, wish.Spares
+		spares = wish.Spares
 		d.status.ExcludedHosts = wish.Excluded
 	}
 	if summary == nil || d.isTakingOver(summary) {
@@ -121,6 +122,7 @@ func (d *decision) describe() {
 		return
 	}
 	d.status.Nodes = fmt.Sprintf("%d/%d", summary.Nodes, size)
+	d.status.Replicas = int32(summary.Nodes)
 	d.status.Spares = fmt.Sprintf("%d/%d", summary.Spares, spares)
 	d.showLast()
 	if len(summary.Memo) <= MemoMax {
@@ -133,7 +135,7 @@ func (d *decision) describe() {
 }
 
 func (d *decision) showNoNodes(size, spares uint32) {
-	d.status.Nodes = fmt.Sprintf("0/%d", size)
+	d.status.Nodes, d.status.Replicas = fmt.Sprintf("0/%d", size), 0
 	d.status.Spares = fmt.Sprintf("0/%d", spares)
 }
 

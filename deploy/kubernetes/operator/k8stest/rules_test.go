@@ -17,7 +17,11 @@ func TestTheServerRefusesBadSpecs(t *testing.T) {
 	for words, change := range map[string]func(*v1alpha1.ElasticJob){
 		"nodes.min must not be greater": func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Min = 9 },
 		"multiples of nodes.unit":       func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Unit = 2 },
-		"one of file and module":        func(j *v1alpha1.ElasticJob) { j.Spec.Script.Module = "m" },
+		"between nodes.min and":         func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Target = 4 },
+		"target must be a multiple": func(j *v1alpha1.ElasticJob) {
+			j.Spec.Nodes = v1alpha1.NodeRange{Min: 2, Max: 4, Unit: 2, Target: 3}
+		},
+		"one of file and module": func(j *v1alpha1.ElasticJob) { j.Spec.Script.Module = "m" },
 		"at most 40 characters": func(j *v1alpha1.ElasticJob) {
 			j.Name = strings.Repeat("a", 41)
 		},
@@ -40,9 +44,9 @@ func TestTheServerRefusesBadSpecs(t *testing.T) {
 		t.Errorf("condition: %+v", got)
 	}
 	for words, change := range map[string]func(*v1alpha1.ElasticJob){
-		"nodes is immutable":  func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Max = 5 },
-		"spares is immutable": func(j *v1alpha1.ElasticJob) { j.Spec.Spares = 5 },
-		"script is immutable": func(j *v1alpha1.ElasticJob) { j.Spec.Script.File = "x.py" },
+		"only target may change": func(j *v1alpha1.ElasticJob) { j.Spec.Nodes.Max = 5 },
+		"spares is immutable":    func(j *v1alpha1.ElasticJob) { j.Spec.Spares = 5 },
+		"script is immutable":    func(j *v1alpha1.ElasticJob) { j.Spec.Script.File = "x.py" },
 		"template may change": func(j *v1alpha1.ElasticJob) {
 			j.Spec.Template.Spec.Containers[0].Image = "other"
 		},
@@ -76,13 +80,15 @@ func TestTheOperatorMayDoNoMore(t *testing.T) {
 		{"create", "pods", "", true}, {"delete", "pods", "", true}, {"watch", "nodes", "", true},
 		{"create", "pods", "exec", false}, {"list", "secrets", "", false},
 		{"update", "secrets", "", false}, {"delete", "secrets", "", false},
+		{"update", "elasticjobs", "", false}, {"update", "elasticjobs", "scale", true},
 		{"patch", "nodes", "", false}, {"update", "nodes", "", false},
 		{"deletecollection", "pods", "", false}, {"create", "configmaps", "", false},
 	} {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 			User: operatorUser,
 			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: s.namespace,
-				Verb: test.verb, Resource: test.resource, Subresource: test.subresource},
+				Verb: test.verb, Group: groupOf(test.resource), Resource: test.resource,
+				Subresource: test.subresource},
 		}}
 		s.must(theCluster.admin.Create(s.ctx, review))
 		if review.Status.Allowed != test.isAllowed {
@@ -90,6 +96,13 @@ func TestTheOperatorMayDoNoMore(t *testing.T) {
 				review.Status.Allowed)
 		}
 	}
+}
+
+func groupOf(resource string) string {
+	if resource == "elasticjobs" {
+		return v1alpha1.GroupVersion.Group
+	}
+	return ""
 }
 
 func TestKubectlShowsTheColumns(t *testing.T) {

@@ -53,6 +53,7 @@ type client struct {
 	stream decide.Stream
 	facts  []decide.Fact // all facts to send to the master
 	leaves map[decide.NodeID]leave
+	size   wanted
 	isKept bool          // the job's end is stored
 	notice string        // why the job is about to end, or ""
 	until  time.Time     // deadline of that end
@@ -63,6 +64,13 @@ type client struct {
 type leave struct {
 	why   string
 	until time.Time
+}
+
+// wanted is the number of nodes that the master is to be told. Each change has a higher seq, so that
+// a number is told again after another one.
+type wanted struct {
+	nodes uint32 // 0: nothing
+	seq   int
 }
 
 func newClient(target Target, changed func(), now func() time.Time) *client {
@@ -94,6 +102,19 @@ func (c *client) tell(facts []decide.Fact, notices []decide.NodeNotice) {
 	c.facts, c.leaves = facts, leaves
 	c.mutex.Unlock()
 	c.rouse()
+}
+
+// want replaces the number of nodes to tell. A repetition changes nothing.
+func (c *client) want(nodes uint32) {
+	c.mutex.Lock()
+	isNew := c.size.nodes != nodes
+	if isNew {
+		c.size = wanted{nodes, c.size.seq + 1}
+	}
+	c.mutex.Unlock()
+	if isNew {
+		c.rouse()
+	}
 }
 
 // give tells the master that its job is about to end. A repetition changes nothing.
@@ -215,11 +236,11 @@ func (c *client) hear(s *decide.Stream, order *pb.SupervisorOrder) {
 func (c *client) send(ctx context.Context, stream pb.SuperviseClient) {
 	told := map[uint32]decide.Fact{}
 	toldLeaves := map[decide.NodeID]leave{}
-	hasTold := false
+	hasTold, toldSize := false, 0
 	for {
 		c.mutex.Lock()
 		facts, leaves, notice, until := c.facts, c.leaves, c.notice, c.until // none is changed in place
-		isKept := c.isKept
+		isKept, size := c.isKept, c.size
 		c.mutex.Unlock()
 		if isKept {
 			stream.Send(endKept()) // the last message: the master closes the stream
@@ -231,6 +252,12 @@ func (c *client) send(ctx context.Context, stream pb.SuperviseClient) {
 			}
 			hasTold = true
 		}
+		if size.nodes != 0 && size.seq != toldSize {
+			if stream.Send(sizeWanted(size.nodes)) != nil {
+				return // Recv has the error
+			}
+		}
+		toldSize = size.seq
 		for id, leave := range leaves {
 			if _, wasTold := toldLeaves[id]; !wasTold {
 				if stream.Send(nodeNoticeOf(id, leave.why, leave.until.Sub(c.now()))) != nil {

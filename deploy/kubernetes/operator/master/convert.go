@@ -1,6 +1,7 @@
 package master
 
 import (
+	"fmt"
 	"time"
 
 	"paceline.dev/operator/decide"
@@ -42,6 +43,9 @@ func summaryOf(message *pb.Summary) *decide.Summary {
 		Phase: message.GetPhase(), Pending: message.GetPending(), Nodes: message.GetNodes(),
 		Spares: message.GetSpares(), Step: message.GetStep(), Goodput: message.GetGoodput(),
 		Last: message.GetLast(), Memo: message.GetMemo(),
+		TakesSize: message.Size != nil, Size: message.GetSize(),
+		SizeIsMeasured: message.GetSizeIsMeasured(), SizeRefused: message.GetSizeRefused(),
+		Refusal: message.GetRefusal(),
 	}
 	told := message.GetMeasures()
 	for _, one := range told[:min(len(told), measuresMax)] {
@@ -49,6 +53,12 @@ func summaryOf(message *pb.Summary) *decide.Summary {
 			decide.Measure{Name: one.GetName(), Of: one.GetOf(), Value: one.GetValue()})
 	}
 	return summary
+}
+
+func sizeWanted(nodes uint32) *pb.SupervisorMessage {
+	return &pb.SupervisorMessage{Body: &pb.SupervisorMessage_SizeWanted{SizeWanted: &pb.SizeWanted{
+		Nodes: nodes, Why: fmt.Sprintf("spec.nodes.target of the ElasticJob is %d", nodes),
+	}}}
 }
 
 // historyMax is the most that is kept of a job that has ended: 16 KiB as base64.

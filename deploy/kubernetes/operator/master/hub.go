@@ -55,6 +55,15 @@ func (h *Hub) Tell(key string, facts []decide.Fact, notices []decide.NodeNotice)
 	}
 }
 
+// Want tells the master how many nodes the job is to have; 0: nothing is to be told any more.
+func (h *Hub) Want(key string, nodes uint32) {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	if c := h.clients[key]; c != nil {
+		c.want(nodes)
+	}
+}
+
 // Notice tells the job's master that all of the job is about to end.
 func (h *Hub) Notice(key, why string) {
 	h.mutex.Lock()

@@ -2,6 +2,7 @@ package master
 
 import (
 	"crypto/tls"
+	"slices"
 	"testing"
 	"time"
 
@@ -85,17 +86,45 @@ func TestHearsWishesAndTellsFacts(t *testing.T) {
 	s.await("the end", func(stream decide.Stream) bool { return stream.Ended != nil })
 }
 
-func TestHearsTheMeasures(t *testing.T) {
+// A number is told once to each stream, and again if another one was wanted in between.
+func TestTellsHowManyNodesAreWanted(t *testing.T) {
 	s := set(t)
 	s.fake.Wish(&pb.Wish{Seq: 1, Intent: pb.Wish_RUN, Size: 2})
 	s.hub.Dial("a/train", s.target)
-	s.await("the wish", func(stream decide.Stream) bool { return stream.Wish != nil })
-	s.fake.Summary(&pb.Summary{Phase: "running",
-		Measures: []*pb.Measure{{Name: "rank_seconds", Of: "hang", Value: 2}}})
+	sizes := func() []uint32 {
+		var all []uint32
+		for _, message := range s.fake.Told() {
+			if wanted := message.GetSizeWanted(); wanted != nil {
+				all = append(all, wanted.Nodes)
+			}
+		}
+		return all
+	}
+	var told []uint32
+	for _, wanted := range [][]uint32{{4}, {4, 6}, {4}, {0, 4}} { // the last of each is told
+		for _, nodes := range wanted {
+			s.hub.Want("a/train", nodes)
+		}
+		told = append(told, wanted[len(wanted)-1])
+		s.await("the number", func(decide.Stream) bool { return slices.Equal(sizes(), told) })
+	}
+	s.fake.Restart()
+	s.await("the number on a new stream", func(decide.Stream) bool {
+		return slices.Equal(sizes(), []uint32{4})
+	})
+	s.fake.Summary(&pb.Summary{Phase: "running"})
 	s.await("a summary", func(stream decide.Stream) bool { return stream.Summary != nil })
-	if told := s.hub.Stream("a/train").Summary.Measures; len(told) != 1 ||
-		told[0] != (decide.Measure{Name: "rank_seconds", Of: "hang", Value: 2}) {
-		t.Errorf("got %+v", told)
+	if s.hub.Stream("a/train").Summary.TakesSize {
+		t.Error("a master of an older release takes a size")
+	}
+	none := uint32(0)
+	s.fake.Summary(&pb.Summary{Phase: "running", Size: &none, SizeRefused: 4, Refusal: "no",
+		Measures: []*pb.Measure{{Name: "rank_seconds", Of: "hang", Value: 2}}})
+	s.await("the next one", func(stream decide.Stream) bool { return stream.Summary.TakesSize })
+	summary := s.hub.Stream("a/train").Summary
+	if summary.SizeRefused != 4 || summary.Refusal != "no" || len(summary.Measures) != 1 ||
+		summary.Measures[0] != (decide.Measure{Name: "rank_seconds", Of: "hang", Value: 2}) {
+		t.Errorf("got %+v", summary)
 	}
 }
 

@@ -123,6 +123,7 @@ func (r *Reconciler) tell(key string, plan *decide.Plan) {
 		r.Hub.Notice(key, plan.Notice)
 	}
 	r.Hub.Tell(key, plan.Facts, plan.Notices)
+	r.Hub.Want(key, plan.Size)
 }
 
 // targetOf signs the operator's certificate anew for each master, so that it does not expire.

@@ -61,6 +61,11 @@ func (r *Reconciler) apply(ctx context.Context, job *v1alpha1.ElasticJob, m *mem
 	}
 	r.createNodes(ctx, job, m, plan)
 	r.talk(job, m, plan)
+	if plan.SetTarget != 0 {
+		if err := r.setTarget(ctx, job, m, plan.SetTarget); err != nil {
+			return err
+		}
+	}
 	for _, name := range plan.Closes { // late, because an older ClusterRole does not allow it
 		if err := r.closeGroup(ctx, job.Namespace, name); err != nil {
 			return err

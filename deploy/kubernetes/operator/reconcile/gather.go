@@ -62,7 +62,8 @@ func jobOf(job *v1alpha1.ElasticJob) decide.Job {
 		Name: job.Name, Generation: job.Generation, Deleting: job.DeletionTimestamp != nil,
 		Suspend: job.Spec.Suspend, Invalid: command.Invalid(job),
 		Queued: command.QueueGroup(job) != "", NodesMin: job.Spec.Nodes.Min,
-		NodesMax: job.Spec.Nodes.Max, Spares: job.Spec.Spares, Status: job.Status,
+		NodesMax: job.Spec.Nodes.Max, Target: job.Spec.Nodes.Target, Spares: job.Spec.Spares,
+		Selector: command.NodeSelector(job.Name), Status: job.Status,
 	}
 	if job.Spec.TTLSecondsAfterFinished != nil {
 		ttl := time.Duration(*job.Spec.TTLSecondsAfterFinished) * time.Second

@@ -46,12 +46,18 @@ func measuredOf(job *v1alpha1.ElasticJob, stream decide.Stream) series.Job {
 		Namespace: job.Namespace, Name: job.Name, Wanted: job.Spec.Nodes.Max,
 		Pending: job.Status.PendingCount, HasBegun: decide.HasBegun(job.Status.Conditions),
 	}
+	if job.Spec.Nodes.Target != 0 {
+		measured.Wanted = job.Spec.Nodes.Target
+	}
 	if stream.Term == 0 || stream.Term != job.Status.MasterTerm {
 		return measured
 	}
 	measured.IsHeard = stream.Connected
 	if summary := stream.Summary; summary != nil {
 		measured.Measures = summary.Measures
+		if summary.TakesSize && summary.Size != 0 {
+			measured.Wanted = int32(summary.Size)
+		}
 	}
 	return measured
 }

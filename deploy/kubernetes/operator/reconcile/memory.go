@@ -21,6 +21,8 @@ type memory struct {
 
 	token     string
 	authority pki.Authority
+	// The earliest time of the next attempt to set spec.nodes.target, after one was refused.
+	targetNext time.Time
 	// The sentence that the job got about a field that cannot be read; "": it can be read.
 	unreadable string
 }

@@ -30,12 +30,16 @@ const (
 	ConditionComplete = "Complete"
 	// Failed: the job ended with another exit code, or cannot be started.
 	ConditionFailed = "Failed"
+	// TargetTaken: the master has taken spec.nodes.target. It is there only after one was refused.
+	ConditionTargetTaken = "TargetTaken"
 )
 
 // NodeRange says how many nodes train.
 //
 // +kubebuilder:validation:XValidation:rule="self.min <= self.max",message="nodes.min must not be greater than nodes.max"
 // +kubebuilder:validation:XValidation:rule="self.min % self.unit == 0 && self.max % self.unit == 0",message="nodes.min and nodes.max must be multiples of nodes.unit"
+// +kubebuilder:validation:XValidation:rule="!has(self.target) || self.target >= self.min && self.target <= self.max",message="nodes.target must be between nodes.min and nodes.max"
+// +kubebuilder:validation:XValidation:rule="!has(self.target) || self.target % self.unit == 0",message="nodes.target must be a multiple of nodes.unit"
 type NodeRange struct {
 	// The job waits while it has fewer nodes.
 	// +kubebuilder:validation:Minimum=1
@@ -50,6 +54,12 @@ type NodeRange struct {
 	// +kubebuilder:default=1
 	// +optional
 	Unit int32 `json:"unit,omitempty"`
+	// The number of nodes that the job is to have now. kubectl scale and autoscalers change it. Unset:
+	// the operator sets it to max, or to the size that paceline scale chose.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100000
+	// +optional
+	Target int32 `json:"target,omitempty"`
 }
 
 // Script is what each rank runs, as torchrun would run it.
@@ -92,10 +102,10 @@ type MasterSpec struct {
 	PriorityClassName string `json:"priorityClassName,omitempty"`
 }
 
-// ElasticJobSpec is what the user writes. The size, the script and, unless the job is suspended, the
-// template are immutable: a change would hold for some pods of the job only.
+// ElasticJobSpec is what the user writes. The range of sizes, the script and, unless the job is
+// suspended, the template are immutable: a change would hold for some pods of the job only.
 //
-// +kubebuilder:validation:XValidation:rule="self.nodes == oldSelf.nodes",message="nodes is immutable; make a new job"
+// +kubebuilder:validation:XValidation:rule="self.nodes.min == oldSelf.nodes.min && self.nodes.max == oldSelf.nodes.max && self.nodes.unit == oldSelf.nodes.unit",message="of nodes only target may change; make a new job"
 // +kubebuilder:validation:XValidation:rule="self.script == oldSelf.script",message="script is immutable; make a new job"
 // +kubebuilder:validation:XValidation:rule="has(self.spares) == has(oldSelf.spares) && (!has(self.spares) || self.spares == oldSelf.spares)",message="spares is immutable; make a new job"
 // +kubebuilder:validation:XValidation:rule="has(self.nprocPerNode) == has(oldSelf.nprocPerNode) && (!has(self.nprocPerNode) || self.nprocPerNode == oldSelf.nprocPerNode)",message="nprocPerNode is immutable; make a new job"
@@ -182,6 +192,16 @@ type ElasticJobStatus struct {
 	// Nodes in the world, of those wished for: "7/8".
 	// +optional
 	Nodes string `json:"nodes,omitempty"`
+	// The same number of nodes in the world, for the subresource scale.
+	// +optional
+	Replicas int32 `json:"replicas,omitempty"`
+	// Selects the pods of nodes and spares, for the subresource scale.
+	// +optional
+	Selector string `json:"selector,omitempty"`
+	// The newest spec.nodes.target on which the operator and the master agreed. If the two differ later,
+	// it shows which of them has changed.
+	// +optional
+	Target int32 `json:"target,omitempty"`
 	// +optional
 	Spares string `json:"spares,omitempty"`
 	// +optional
@@ -224,6 +244,7 @@ type ElasticJobStatus struct {
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
+// +kubebuilder:subresource:scale:specpath=.spec.nodes.target,statuspath=.status.replicas,selectorpath=.status.selector
 // +kubebuilder:resource:shortName=ej,singular=elasticjob
 // +kubebuilder:printcolumn:name="NODES",type=string,JSONPath=`.status.nodes`
 // +kubebuilder:printcolumn:name="SPARES",type=string,JSONPath=`.status.spares`
