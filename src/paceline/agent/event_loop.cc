@@ -15,6 +15,7 @@
 
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/agent_setup.h"
+#include "paceline/agent/heartbeat_clock.h"
 #include "paceline/agent/leave_signal.h"
 #include "paceline/agent/loop_log.h"
 #include "paceline/agent/master_bond.h"
@@ -109,9 +110,7 @@ class AgentLoop {
   std::string starter_salt_;
   int64_t starter_delay_ns_ = 0;
   ToldRanks told_;
-  Duration heartbeat_interval_;
-  int64_t heartbeat_due_ns_ = 0;
-  int64_t lateness_ns_ = 0;
+  HeartbeatClock beats_;
   int64_t trim_due_ns_ = 0;
   Reactor::TimerId heartbeat_timer_ = 0;
   Reactor::TimerId deadline_timer_ = 0;
@@ -158,7 +157,7 @@ AgentLoop::AgentLoop(AgentSetup setup, std::unique_ptr<Reactor> reactor,
                          evidence_.NoteStops(children);
                        },
                    .lost = [this](const std::string& why) { OnStarterLost(why); }}),
-      heartbeat_interval_(setup_.spec.job.timers.heartbeat_interval),
+      beats_(setup_.spec.job.timers.heartbeat_interval),
       bond_(setup_.former_term),
       saved_{setup_.former_generation, setup_.former_term, setup_.former_checkpoints} {}
 
@@ -243,7 +242,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     station_->SetLinked(true);
     LogInfo("master_linked", {{"node_id", welcome->node}, {"pid", ::getpid()}});
     is_linked_ = true;
-    heartbeat_interval_ = welcome->heartbeat_interval;
+    beats_.set_interval(welcome->heartbeat_interval);
     if (leases_ != nullptr) leases_->SetMaster(LeaseAddress(setup_, welcome->lease_port));
     Feed(core::MasterLinked{});
     station_->Linked();
@@ -258,7 +257,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
   } else if (!is_linked_) {
     return;  // of a master that was hung up on
   } else if (const auto* pace = std::get_if<wire::Pace>(&event)) {
-    heartbeat_interval_ = pace->heartbeat_interval;
+    beats_.set_interval(pace->heartbeat_interval);
   } else if (const auto* assignment = std::get_if<Assignment>(&event)) {
     LogAssignment(*assignment);
     tables_.Take(*assignment);
@@ -355,7 +354,7 @@ void AgentLoop::OnSignal() {
 void AgentLoop::OnHeartbeat() {
   heartbeat_timer_ = 0;
   const int64_t now = MonotonicNs();
-  lateness_ns_ = std::max(lateness_ns_, now - heartbeat_due_ns_);
+  beats_.Came(now);
   ArmHeartbeat();
   Feed(core::ProgressRead{ranks_.ReadProgress()});
   SendHeartbeat();
@@ -379,11 +378,7 @@ void AgentLoop::OnStartWatch() {
 }
 
 void AgentLoop::ArmHeartbeat() {
-  const int64_t now = MonotonicNs();
-  const int64_t interval = std::max<int64_t>(heartbeat_interval_.nanoseconds(), 1'000'000);
-  // At a fixed rate. Beats that a frozen process missed are skipped.
-  heartbeat_due_ns_ = std::max(heartbeat_due_ns_ + interval, now);
-  heartbeat_timer_ = reactor_->CallAt(heartbeat_due_ns_, [this] { OnHeartbeat(); });
+  heartbeat_timer_ = reactor_->CallAt(beats_.Next(MonotonicNs()), [this] { OnHeartbeat(); });
 }
 
 void AgentLoop::SendHeartbeat() {
@@ -391,8 +386,7 @@ void AgentLoop::SendHeartbeat() {
   wire::Heartbeat beat;
   beat.generation = machine_.carried_out();
   beat.store_port = store_port_.port();
-  beat.loop_delay = Duration::Nanoseconds(lateness_ns_);
-  lateness_ns_ = 0;
+  beat.loop_delay = beats_.TakeLateness();
   beat.awaits_starter = machine_.awaits_starter();
   beat.ranks = told_.TakeNews(machine_.Ranks());
   ranks_.ReadRings(&beat.samples, &beat.times);
