@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import pytest
-from job import SCRIPTS, Job
+from false_clock import FalseClock, needs_compiler
+from hosts import Host, needs_hosts, start, until_training
+from job import SCRIPTS, Job, eventually
 
 trace_pb2 = pytest.importorskip(
     "perfetto.protos.perfetto.trace.perfetto_trace_pb2",
@@ -55,12 +59,33 @@ class Traced:
         return found
 
 
+    def ends(self, *track: str) -> dict[tuple[str, str], int]:
+        """When each complete collective of the track ended, by its group and number there."""
+        found = {}
+        name: tuple[str, str] | None = None
+        for packet in self.events[track]:
+            event = packet.track_event
+            if event.type == event.TYPE_SLICE_BEGIN:
+                notes = {note.name: note.string_value for note in event.debug_annotations}
+                is_counted = "state" not in notes and "number in its group" in notes
+                name = (notes["group"], notes["number in its group"]) if is_counted else None
+            elif name is not None:
+                found[name] = packet.timestamp
+                name = None
+        return found
+
+
 def traced(job: Job, *words: str) -> Traced:
+    trace, said = trace_and_words(job, *words)
+    assert "2 ranks" in said, said
+    return trace
+
+
+def trace_and_words(job: Job, *words: str) -> tuple[Traced, str]:
     path = job.directory / "job.pftrace"
     done = job.command("trace", "--job", str(job.run_dir), "-o", str(path), *words)
     assert done.returncode == 0, done
-    assert "2 ranks" in done.stderr, done
-    return Traced(path.read_bytes())
+    return Traced(path.read_bytes()), done.stderr
 
 
 def test_a_trace_has_ranks_collectives_and_the_incident(job: Job) -> None:
@@ -104,3 +129,54 @@ def test_without_ranks_there_is_nothing_to_trace(job: Job) -> None:
     assert job.wait() == 0
     done = job.command("trace", "--job", str(job.run_dir))
     assert done.returncode != 0 and "no rank of the job has left a trace" in done.stderr
+
+
+def train_on_two(hosts: list[Host]) -> None:
+    first, second, _ = hosts
+    first.job.be_patient()
+    start([first, second], "--nnodes", "2", script=PACED)
+    until_training(first, 2)
+    eventually(lambda: all(rank["step_count"] > 30 for rank in until_training(first, 2).values()),
+               "thirty steps, each with a collective", job=first.job)
+
+
+@needs_hosts
+@needs_compiler
+def test_a_trace_has_the_ranks_of_all_hosts_on_one_clock(hosts: list[Host], tmp_path: Path) -> None:
+    """Typed on either host, although the wall clock of the other one is wrong by 40 s."""
+    first, second, _ = hosts
+    clock = FalseClock(tmp_path)
+    clock.set(40)
+    second.job.env |= clock.env
+    train_on_two(hosts)
+    for host in (first, second):
+        trace, said = trace_and_words(host.job, "--last", "1h")
+        assert "2 ranks" in said and "missing" not in said and "by the clock" not in said, said
+        worlds = trace.stretches(f"job {first.job.card['id']}", "worlds")
+        ends = [trace.ends(f"rank {i} on host{i}", "collectives") for i in range(2)]
+        both = ends[0].keys() & ends[1].keys()
+        assert len(both) >= 20, ends
+        # The median, because a rank may stand still after one of them.
+        apart = statistics.median(abs(ends[0][name] - ends[1][name]) for name in both)
+        assert apart < 1e9, f"{apart} ns apart, seen from {host.name}"
+        assert min(ends[1][name] for name in both) >= worlds[-1][1]
+
+
+@needs_hosts
+def test_a_host_that_does_not_answer_is_named_and_the_trace_has_the_rest(
+        hosts: list[Host]) -> None:
+    first, second, _ = hosts
+    train_on_two(hosts)
+    agent = second.job.agent_pid(second.name)
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        trace, said = trace_and_words(first.job)
+        assert "1 rank," in said, said
+        assert "ranks of host1 are missing: its agent has not answered" in said, said
+        assert trace.stretches("rank 0 on host0", "phase")
+        # On its own host the command reads what the agent does not tell.
+        trace, said = trace_and_words(second.job)
+        assert "2 ranks" in said and "missing" not in said, said
+        assert trace.stretches("rank 1 on host1", "phase")
+    finally:
+        os.kill(agent, signal.SIGCONT)

@@ -15,6 +15,7 @@
 
 #include "paceline/agent/agent_json.h"
 #include "paceline/agent/agent_setup.h"
+#include "paceline/agent/hang/ring_desk.h"
 #include "paceline/agent/heartbeat_clock.h"
 #include "paceline/agent/leave_signal.h"
 #include "paceline/agent/loop_log.h"
@@ -95,6 +96,7 @@ class AgentLoop {
   core::AgentMachine machine_;
   StorePort store_port_;
   EvidenceDesk evidence_;
+  RingDesk ring_desk_{*reactor_, evidence_.rings(), [this](auto piece) { Tell(std::move(piece)); }};
   RankTable ranks_;
   StarterClient starter_;
   std::unique_ptr<CheckpointStation> station_;
@@ -267,6 +269,8 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
   } else if (const auto* order = std::get_if<wire::EvidenceOrder>(&event)) {
     starter_.List();
     evidence_.Ask({order->generation, order->round, ranks_.Watched(order->generation)});
+  } else if (const auto* rings = std::get_if<wire::RingsWanted>(&event)) {
+    ring_desk_.Ask(*rings);
   }
 }
 

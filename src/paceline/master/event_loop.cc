@@ -30,7 +30,8 @@ EventLoop::EventLoop(EventQueue* queue, Journal* journal, Outside* outside)
       clock_(Instant()),
       executor_(outside),
       copies_(outside),
-      stack_desk_(outside) {
+      stack_desk_(outside),
+      ring_desk_(outside) {
   executor_.OnAdmitted([this](NodeId node, ConnectionId connection) {
     const auto link = job_.links().find(node);
     const std::string host = link == job_.links().end() ? "" : link->second.boot_id;
@@ -139,7 +140,9 @@ void EventLoop::Run() {
       return;
     }
     stack_desk_.PassTime(now);
+    ring_desk_.PassTime(now);
     Instant deadline = std::min(job_.NextDeadline(), stack_desk_.deadline());
+    deadline = std::min(deadline, ring_desk_.deadline());
     if (successor_.has_value()) deadline = std::min(deadline, successor_->NextDeadline());
     if (over_at_.has_value()) deadline = std::min(deadline, EndOfGoodbye());
     deadline = std::min(deadline, executor_.NextRepeat());

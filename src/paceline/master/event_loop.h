@@ -31,6 +31,7 @@
 #include "paceline/master/report/status.h"
 #include "paceline/master/report/step_pace.h"
 #include "paceline/master/report/summary.h"
+#include "paceline/master/ring_desk.h"
 #include "paceline/master/stack_desk.h"
 #include "paceline/master/succession/copy_desk.h"
 #include "paceline/master/succession/successor.h"
@@ -126,6 +127,7 @@ class EventLoop {
   std::optional<Successor> successor_;  // until the job has begun
   std::vector<core::Record> own_;       // on the disk, until then
   StackDesk stack_desk_;
+  RingDesk ring_desk_;
   core::PaceDesk pace_desk_;
   core::TimeDesk time_desk_;
   core::ScaleDesk scale_desk_;

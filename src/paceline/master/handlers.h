@@ -20,6 +20,7 @@ struct Handlers {
   void operator()(const HeatAsked& asked) const;
   void operator()(const wire::PageAsked& asked) const;
   void operator()(const wire::StacksAsked& asked) const;
+  void operator()(const wire::RingsAsked& asked) const;
   void operator()(const wire::StopAsked& asked) const;
   void operator()(const wire::ScaleAsked& asked) const;
   void operator()(const wire::DrillAsked& asked) const;
@@ -41,6 +42,7 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::Leaving& message) const;
   void Said(ConnectionId connection, const CheckpointReport& message) const;
   void Said(ConnectionId connection, const NodeEvidence& message) const;
+  void Said(ConnectionId connection, const wire::RingPiece& message) const;
   void Said(ConnectionId connection, const PlanNote& message) const;
   void Said(ConnectionId connection, const NodeCheck& message) const;
   void Said(ConnectionId connection, const wire::JournalHeld& message) const;

@@ -23,6 +23,7 @@
 #include "paceline/model/phase_time.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
+#include "paceline/model/ring_slice.h"
 #include "paceline/model/size_speed.h"
 #include "paceline/model/wish.h"
 #include "paceline/model/world.h"
@@ -59,8 +60,14 @@ struct JournalHeld {
   uint64_t taken = 0;
 };
 using JournalBytes = JournalPiece<std::string>;
-using AgentMessage = std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport,
-                                  NodeEvidence, JournalHeld, JournalBytes, PlanNote, NodeCheck>;
+// The answer to RingsWanted. The master passes the content on to who asked, and does not read it.
+struct RingPiece {
+  uint64_t id = 0;
+  std::string content;  // EncodeRingPart (wire/codec/ring_part.h)
+};
+using AgentMessage =
+    std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport, NodeEvidence, JournalHeld,
+                 JournalBytes, PlanNote, NodeCheck, RingPiece>;
 
 // ---- master to agent ----
 
@@ -96,9 +103,22 @@ struct EvidenceOrder {
 struct JournalWanted {
   uint64_t from = 0;
 };
+// Which part of a node's flight rings is wanted, for a trace.
+struct RingCursor {
+  uint32_t rank = 0;      // this one's ring, or the node's next one above
+  Generation generation;  // of the ring of which `before` is
+  uint64_t before = 0;    // number of a record; 0: the newest ones
+  Duration last;          // how far the trace goes back
+  bool operator==(const RingCursor&) const = default;
+};
+// Read that part and answer with RingPiece.
+struct RingsWanted {
+  uint64_t id = 0;
+  RingCursor at;
+};
 // A piece of the journal, for a copy: JournalHeld is the answer.
 using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder,
-                                   EvidenceOrder, JournalBytes, JournalWanted>;
+                                   EvidenceOrder, JournalBytes, JournalWanted, RingsWanted>;
 
 // ---- the stream of the process that starts nodes (Control.Supervise) ----
 
@@ -393,6 +413,20 @@ struct JobStacks {
   std::vector<NodeStacks> nodes;
   std::vector<std::string> silent;  // nodes of the world whose agents did not answer in time
   bool operator==(const JobStacks&) const = default;
+};
+
+// ---- `paceline trace` ----
+
+struct RingsRequest {
+  std::string node;
+  RingCursor at;
+};
+struct RingsReply {
+  std::string silence;  // why there is no content; "": there is
+  std::string content;  // as in RingPiece
+  // The master's host. The times of the job's events are by its clock.
+  std::string boot_id;
+  HostNow now;
 };
 
 }  // namespace paceline::wire

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <span>
@@ -98,6 +99,35 @@ std::optional<FlightReading> FlightRings::Read(uint32_t local_rank, Generation g
   std::optional<FlightReading> reading = ReadRing(bytes.span(), nullptr);
   const bool is_of_it = reading.has_value() && reading->pulse.generation == generation.value();
   return is_of_it ? std::move(reading) : std::nullopt;
+}
+
+std::optional<FlightRings::NextRing> FlightRings::ReadFrom(uint32_t rank) const {
+  struct Known {
+    uint64_t generation = 0;
+    std::string path;
+  };
+  std::map<int64_t, Known> known;  // of each rank the newest
+  std::error_code failed;
+  // No range-for: its increment throws if the file system fails, on a thread that catches nothing.
+  std::filesystem::directory_iterator file(folder_, failed);
+  for (; !failed && file != std::filesystem::directory_iterator(); file.increment(failed)) {
+    const std::string name = file->path().filename().string();
+    if (!name.starts_with(kRingPrefix) || !name.ends_with(suffix_)) continue;
+    const Bytes bytes(file->path().string(), kRingHeaderBytes);
+    const std::optional<RingPulse> pulse = ReadPulse(bytes.span(), nullptr);
+    if (!pulse.has_value() || pulse->rank < int64_t{rank}) continue;
+    Known& of_rank = known[pulse->rank];
+    if (!of_rank.path.empty() && of_rank.generation > pulse->generation) continue;
+    of_rank = {pulse->generation, file->path().string()};
+  }
+  for (auto next = known.begin(); next != known.end(); ++next) {
+    const Bytes bytes(next->second.path, kRingBytes);
+    std::optional<FlightReading> reading = ReadRing(bytes.span(), nullptr);
+    // Another rank may have begun there since.
+    if (!reading.has_value() || reading->pulse.rank != next->first) continue;
+    return NextRing{*std::move(reading), std::next(next) != known.end()};
+  }
+  return std::nullopt;
 }
 
 std::vector<HostRing> ReadHostRings(const std::string& root) {

@@ -41,6 +41,14 @@ class FlightRings {
   std::optional<RingPulse> Pulse(uint32_t local_rank, Generation generation) const;
   std::optional<FlightReading> Read(uint32_t local_rank, Generation generation) const;
 
+  // The ring of the lowest rank from `rank` on, of any world.
+  struct NextRing {
+    FlightReading reading;
+    bool has_more = false;  // there are rings of higher ranks
+  };
+  // Any thread. None if there is no such ring.
+  std::optional<NextRing> ReadFrom(uint32_t rank) const;
+
   // The job has ended: remove this node's rings when this object is destroyed.
   // The node's progress page, which is beside the rings, then moves to the run directory.
   void set_is_over(const AgentFiles& files) {

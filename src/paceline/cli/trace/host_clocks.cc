@@ -23,7 +23,7 @@ std::vector<Ends> EndsByHost(size_t hosts, const std::vector<HostedRing>& rings)
       const bool counts = entry.kind == FlightKind::kCollective && entry.is_complete() &&
                           diagnose::IsMeeting(entry.operation);
       if (!counts) continue;
-      const CollectiveName name{one.ring->pulse.generation, entry.group, entry.sequence};
+      const CollectiveName name{one.ring->generation, entry.group, entry.sequence};
       const auto [it, is_new] = all[one.host].try_emplace(name, entry.completed_ns);
       if (!is_new) it->second = std::min(it->second, entry.completed_ns);
     }
@@ -52,22 +52,24 @@ HostClocks AlignHosts(const std::vector<HostNow>& hosts, const std::vector<Hoste
     clocks.ahead_ns.push_back(host.wall.nanoseconds() - host.monotonic_ns);
   }
   const std::vector<Ends> ends = EndsByHost(hosts.size(), rings);
-  std::vector<size_t> reached = {0};
+  std::vector<size_t> reached;
   std::vector<bool> is_aligned(hosts.size(), false);
-  is_aligned[0] = true;
-  for (size_t next = 0; next < reached.size(); ++next) {
-    const size_t known = reached[next];
-    for (size_t host = 0; host < hosts.size(); ++host) {
-      if (is_aligned[host]) continue;
-      const auto difference = Difference(ends[known], ends[host]);
-      if (!difference.has_value()) continue;
-      clocks.ahead_ns[host] = clocks.ahead_ns[known] + *difference;
-      is_aligned[host] = true;
-      reached.push_back(host);
+  for (size_t root = 0; root < hosts.size(); ++root) {
+    if (is_aligned[root]) continue;
+    if (root != 0) clocks.unaligned.push_back(root);
+    is_aligned[root] = true;
+    reached = {root};
+    for (size_t next = 0; next < reached.size(); ++next) {
+      const size_t known = reached[next];
+      for (size_t host = root + 1; host < hosts.size(); ++host) {
+        if (is_aligned[host]) continue;
+        const auto difference = Difference(ends[known], ends[host]);
+        if (!difference.has_value()) continue;
+        clocks.ahead_ns[host] = clocks.ahead_ns[known] + *difference;
+        is_aligned[host] = true;
+        reached.push_back(host);
+      }
     }
-  }
-  for (size_t host = 0; host < hosts.size(); ++host) {
-    if (!is_aligned[host]) clocks.unaligned.push_back(host);
   }
   return clocks;
 }

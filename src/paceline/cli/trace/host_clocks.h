@@ -7,8 +7,9 @@
 // ranks in the same group, the difference of the ends of the same collective is the difference of
 // their clocks, more or less by how much later one of them notices the end. That noise goes in both
 // directions, so the median of all collectives is taken. A host without a group in common with the
-// first one is brought onto its clock through others. A host without enough equal collectives keeps
-// its own wall clock, and is named.
+// first one is brought onto its clock through others. Where no way leads to the first host, one
+// host keeps its own wall clock and is named, and the others that can be compared with it follow
+// it.
 
 #include <cstddef>
 #include <cstdint>
@@ -20,13 +21,13 @@ namespace paceline::cli {
 
 struct HostedRing {
   size_t host = 0;  // in the list of hosts
-  const FlightReading* ring = nullptr;
+  const RingSlice* ring = nullptr;
 };
 
 struct HostClocks {
   // By host: wall clock of the first host, less the host's monotonic clock.
   std::vector<int64_t> ahead_ns;
-  std::vector<size_t> unaligned;  // ascending
+  std::vector<size_t> unaligned;  // whose own wall clock is believed; ascending
 };
 
 // Fewer collectives in common than that say little.

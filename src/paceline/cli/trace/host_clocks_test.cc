@@ -21,15 +21,15 @@ class HostClocksTest : public ::testing::Test {
     began_.push_back(began);
     hosts_.push_back({Instant::FromNanoseconds(1000 * kSecond + wrong), 1000 * kSecond - began});
   }
-  FlightReading& AddRing(size_t host, uint64_t generation = 1) {
-    FlightReading& ring = readings_.emplace_back();
-    ring.pulse.generation = generation;
+  RingSlice& AddRing(size_t host, uint64_t generation = 1) {
+    RingSlice& ring = readings_.emplace_back();
+    ring.generation = generation;
     rings_.push_back({host, &ring});
     return ring;
   }
   // Collective `sequence` of the group ended then, by the first host's wall clock.
-  void End(FlightReading& ring, size_t host, const std::string& group, uint64_t sequence,
-           int64_t at, const std::string& operation = "all_reduce") {
+  void End(RingSlice& ring, size_t host, const std::string& group, uint64_t sequence, int64_t at,
+           const std::string& operation = "all_reduce") {
     ring.entries.push_back({.kind = FlightKind::kCollective,
                             .group = group,
                             .operation = operation,
@@ -41,7 +41,7 @@ class HostClocksTest : public ::testing::Test {
 
   std::vector<HostNow> hosts_;
   std::vector<int64_t> began_;
-  std::deque<FlightReading> readings_;
+  std::deque<RingSlice> readings_;
   std::vector<HostedRing> rings_;
 };
 
@@ -54,8 +54,8 @@ TEST_F(HostClocksTest, OneHostKeepsItsClock) {
 TEST_F(HostClocksTest, EndsOfEqualCollectivesReplaceAWrongWallClock) {
   AddHost(300 * kSecond);
   AddHost(700 * kSecond, 5 * kSecond);
-  FlightReading& first = AddRing(0);
-  FlightReading& second = AddRing(1);
+  RingSlice& first = AddRing(0);
+  RingSlice& second = AddRing(1);
   for (uint64_t i = 1; i <= 101; ++i) {
     const int64_t at = 900 * kSecond + static_cast<int64_t>(i) * kSecond / 10;
     // One of both notices the end up to 100 µs later, and sometimes a second later.
@@ -73,9 +73,9 @@ TEST_F(HostClocksTest, AHostIsReachedThroughAnother) {
   AddHost(300 * kSecond);
   AddHost(700 * kSecond, 5 * kSecond);
   AddHost(100 * kSecond, -7 * kSecond);
-  FlightReading& first = AddRing(0);
-  FlightReading& middle = AddRing(1);
-  FlightReading& last = AddRing(2);
+  RingSlice& first = AddRing(0);
+  RingSlice& middle = AddRing(1);
+  RingSlice& last = AddRing(2);
   for (uint64_t i = 1; i <= kEqualsMin; ++i) {
     const int64_t at = 900 * kSecond + static_cast<int64_t>(i);
     End(first, 0, "0 0-1", i, at);
@@ -91,9 +91,9 @@ TEST_F(HostClocksTest, AHostIsReachedThroughAnother) {
 TEST_F(HostClocksTest, WhatIsNotEqualIsNotCompared) {
   AddHost(300 * kSecond);
   AddHost(700 * kSecond, 5 * kSecond);
-  FlightReading& first = AddRing(0);
-  FlightReading& second = AddRing(1);
-  FlightReading& older = AddRing(1, 2);
+  RingSlice& first = AddRing(0);
+  RingSlice& second = AddRing(1);
+  RingSlice& older = AddRing(1, 2);
   for (uint64_t i = 1; i <= 50; ++i) {
     const int64_t at = 900 * kSecond + static_cast<int64_t>(i);
     // The root of a broadcast leaves it at once.
@@ -111,11 +111,27 @@ TEST_F(HostClocksTest, WhatIsNotEqualIsNotCompared) {
   EXPECT_EQ(clocks.ahead_ns[1], 705 * kSecond);  // by its own wall clock
 }
 
+TEST_F(HostClocksTest, HostsThatTheFirstOneHasNoRanksWithAreComparedWithEachOther) {
+  AddHost(300 * kSecond);  // of the master alone
+  AddHost(700 * kSecond, 2 * kSecond);
+  AddHost(100 * kSecond, -7 * kSecond);
+  RingSlice& second = AddRing(1);
+  RingSlice& third = AddRing(2);
+  for (uint64_t i = 1; i <= kEqualsMin; ++i) {
+    const int64_t at = 900 * kSecond + static_cast<int64_t>(i);
+    End(second, 1, "0 0-1", i, at);
+    End(third, 2, "0 0-1", i, at);
+  }
+  const HostClocks clocks = Align();
+  EXPECT_EQ(clocks.unaligned, std::vector<size_t>{1});
+  EXPECT_EQ(clocks.ahead_ns, (std::vector<int64_t>{300 * kSecond, 702 * kSecond, 102 * kSecond}));
+}
+
 TEST_F(HostClocksTest, FewCollectivesSayLittle) {
   AddHost(300 * kSecond);
   AddHost(700 * kSecond);
-  FlightReading& first = AddRing(0);
-  FlightReading& second = AddRing(1);
+  RingSlice& first = AddRing(0);
+  RingSlice& second = AddRing(1);
   for (uint64_t i = 1; i < kEqualsMin; ++i) {
     End(first, 0, "0 0-1", i, 900 * kSecond);
     End(second, 1, "0 0-1", i, 901 * kSecond);

@@ -3,12 +3,11 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <variant>
 
 #include "paceline/base/text.h"
+#include "paceline/cli/settings/value.h"
 #include "paceline/cli/trace/host_clocks.h"
 #include "paceline/cli/trace/perfetto_writer.h"
-#include "paceline/core/world_count.h"
 
 namespace paceline::cli {
 namespace {
@@ -52,24 +51,22 @@ class RingTracer {
     const auto worlds = writer_.AddTrack(group, "worlds");
     const auto incidents = writer_.AddTrack(group, "incidents");
     const auto moments = writer_.AddTrack(group, "events");
-    core::WorldCount count;
     std::optional<int64_t> formed;
     std::optional<int64_t> ended;
     std::string name;
-    for (const core::Record& record : *input_.records) {
-      count.Fold(record);
-      const int64_t at = record.at.nanoseconds();
-      if (const auto* world = std::get_if<core::WorldFormed>(&record.fact)) {
+    for (const wire::JobEvent& event : *input_.events) {
+      const int64_t at = event.time_ns;
+      if (event.kind == "world_formed") {
         formed = at;
-        name = Concat("world ", count.Of(world->world.generation));
-      } else if (std::holds_alternative<core::WorldEnded>(record.fact)) {
+        name = NameOfWorld(event);
+      } else if (event.kind == "world_ended") {
         if (formed.has_value()) AddStretch(worlds, name, *formed, at);
         formed.reset();
         ended = at;
-      } else if (std::holds_alternative<core::WorldRunning>(record.fact)) {
+      } else if (event.kind == "world_running") {
         if (ended.has_value()) AddStretch(incidents, "no world trains", *ended, at);
         ended.reset();
-      } else if (std::holds_alternative<core::JobFinished>(record.fact)) {
+      } else if (event.kind == "job_finished") {
         if (formed.has_value()) AddStretch(worlds, name, *formed, at);
         formed.reset();
         ended.reset();
@@ -85,36 +82,43 @@ class RingTracer {
     }
   }
 
+  // Worlds have the count that people read, which is in the event that one was formed.
+  static std::string NameOfWorld(const wire::JobEvent& formed) {
+    const auto restarts = formed.details.find("restart_count");
+    const std::string text = restarts == formed.details.end() ? "" : restarts->second;
+    return Concat("world ", ParseInteger(text).value_or(0) + 1);
+  }
+
   void AddRank(const RankTrace& rank) {
     host_ = rank.host;
-    const RingPulse& pulse = rank.ring.pulse;
-    const auto group = writer_.AddGroup(Concat("rank ", pulse.rank, " on ", rank.node));
+    const RingSlice& ring = rank.ring;
+    const auto group = writer_.AddGroup(Concat("rank ", ring.rank, " on ", rank.node));
     const auto phases = writer_.AddTrack(group, "phase");
     const FlightEntry* phase = nullptr;
-    for (const FlightEntry& entry : rank.ring.entries) {
+    for (const FlightEntry& entry : ring.entries) {
       if (entry.kind != FlightKind::kPhase) continue;
       if (phase != nullptr) {
         AddStretch(phases, phase->operation, Wall(phase->begun_ns), Wall(entry.begun_ns));
       }
       phase = &entry;
     }
-    end_ = rank.is_alive ? now() : Wall(pulse.last_event_ns);
+    end_ = ring.is_alive ? now() : Wall(ring.last_event_ns);
     if (phase != nullptr) AddStretch(phases, phase->operation, Wall(phase->begun_ns), end_);
-    AddCollectives(rank.ring, group);
-    NoteBegin(rank.ring);
+    AddCollectives(ring, group);
+    NoteBegin(ring);
   }
 
   // A ring that is full has lost what was before its oldest record.
-  void NoteBegin(const FlightReading& ring) {
-    if (ring.entries.empty() || ring.entries.front().number == 0) return;
-    const Instant begin = Instant::FromNanoseconds(Wall(ring.entries.front().begun_ns));
+  void NoteBegin(const RingSlice& ring) {
+    if (ring.whole_from_ns == 0) return;
+    const Instant begin = Instant::FromNanoseconds(Wall(ring.whole_from_ns));
     if (begin <= trace_.complete_from) return;
     trace_.complete_from = begin;
-    trace_.short_rank = ring.pulse.rank;
+    trace_.short_rank = ring.rank;
   }
 
   // Collectives may overlap. Each goes to the first lane that is free.
-  void AddCollectives(const FlightReading& ring, PerfettoWriter::Track group) {
+  void AddCollectives(const RingSlice& ring, PerfettoWriter::Track group) {
     struct Lane {
       PerfettoWriter::Track track = 0;
       int64_t free_at = 0;

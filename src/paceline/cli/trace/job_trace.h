@@ -7,32 +7,23 @@
 #include <vector>
 
 #include "paceline/base/instant.h"
-#include "paceline/core/record.h"
-#include "paceline/model/flight_ring.h"
+#include "paceline/model/ring_slice.h"
 #include "paceline/wire/messages.h"
 
 namespace paceline::cli {
 
-// The clocks of a host when its rings were read.
-struct HostNow {
-  Instant wall;
-  int64_t monotonic_ns = 0;  // the clock of the rings
-};
-
 struct RankTrace {
   std::string node;
   size_t host = 0;  // in TraceInput::hosts
-  FlightReading ring;
-  bool is_alive = true;  // else its last phase ends with its last action
+  RingSlice ring;   // if its rank does not live, its last phase ends with its last action
 };
 
 struct TraceInput {
   std::string job_id;
-  std::vector<HostNow> hosts;  // the first one's clock is that of the events
+  std::vector<HostNow> hosts;  // as their rings were read; the first one's clock is the events'
   Instant from;                // what has ended before is left out
   std::vector<RankTrace> ranks;
-  const std::vector<core::Record>* records = nullptr;  // of the whole job
-  const std::vector<wire::JobEvent>* events = nullptr;
+  const std::vector<wire::JobEvent>* events = nullptr;  // of the whole job
 };
 
 struct JobTrace {

@@ -72,15 +72,14 @@ FlightEntry Done(uint64_t number, FlightKind kind, const std::string& operation,
 class JobTraceTest : public ::testing::Test {
  protected:
   JobTrace Make(int64_t from = 0) {
-    TraceInput input{.job_id = "j", .records = &records_, .events = &events_};
+    TraceInput input{.job_id = "j", .events = &events_};
     input.hosts = {{Instant::FromNanoseconds(5000), 1000}};
     input.from = Instant::FromNanoseconds(from);
     input.ranks = {rank_};
     return MakeJobTrace(input);
   }
-  std::vector<core::Record> records_;
   std::vector<wire::JobEvent> events_;
-  RankTrace rank_{.node = "n"};
+  RankTrace rank_{.node = "n", .ring = {.is_alive = true}};
 };
 
 TEST_F(JobTraceTest, PutsPhasesOnTheWallClock) {
@@ -88,8 +87,8 @@ TEST_F(JobTraceTest, PutsPhasesOnTheWallClock) {
                         Done(1, FlightKind::kPhase, "forward", 300, 0)};
   EXPECT_EQ(ReadTrace(Make().bytes)["phase"],
             (std::vector<std::string>{"4100 data+", "4300 -", "4300 forward+", "5000 -"}));
-  rank_.is_alive = false;
-  rank_.ring.pulse.last_event_ns = 400;
+  rank_.ring.is_alive = false;
+  rank_.ring.last_event_ns = 400;
   EXPECT_EQ(ReadTrace(Make().bytes)["phase"].back(), "4400 -");
 }
 
@@ -112,10 +111,10 @@ TEST_F(JobTraceTest, CutsWhatIsOlderThanWasAskedFor) {
 }
 
 TEST_F(JobTraceTest, SaysFromWhenOnAFullRingIsComplete) {
-  rank_.ring.pulse.rank = 3;
-  rank_.ring.entries = {Done(0, FlightKind::kPhase, "data", 100, 0)};
+  rank_.ring.rank = 3;
+  rank_.ring.entries = {Done(7, FlightKind::kPhase, "data", 200, 0)};
   EXPECT_EQ(Make().short_rank, -1);
-  rank_.ring.entries = {Done(7, FlightKind::kPhase, "data", 100, 0)};
+  rank_.ring.whole_from_ns = 100;
   const JobTrace trace = Make();
   EXPECT_EQ(trace.short_rank, 3);
   EXPECT_EQ(trace.complete_from.nanoseconds(), 4100);
@@ -123,22 +122,26 @@ TEST_F(JobTraceTest, SaysFromWhenOnAFullRingIsComplete) {
 }
 
 TEST_F(JobTraceTest, ShowsWorldsAndTheTimeBetweenThem) {
-  const auto add = [&](int64_t at, core::Fact fact) {
-    records_.push_back({.seq = RecordSeq(records_.size() + 1),
-                        .at = Instant::FromNanoseconds(at),
-                        .fact = std::move(fact)});
-  };
-  add(1000, core::WorldFormed{.world = {.generation = Generation(1)}});
-  add(1500, core::WorldRunning{.generation = Generation(1)});
-  add(2000, core::WorldEnded{.generation = Generation(1)});
-  add(2200, core::WorldFormed{.world = {.generation = Generation(2), .restart_count = 1}});
-  add(2500, core::WorldRunning{.generation = Generation(2)});
-  events_ = {{.seq = 3, .time_ns = 2000, .kind = "world_ended"}};
-  auto tracks = ReadTrace(Make().bytes);
+  events_ = {{.seq = 1,
+              .time_ns = 1000,
+              .kind = "world_formed",
+              .generation = 1,
+              .details = {{"restart_count", "0"}}},
+             {.seq = 2, .time_ns = 1500, .kind = "world_running"},
+             {.seq = 3, .time_ns = 2000, .kind = "world_ended"},
+             // Generations skip, and counts do not.
+             {.seq = 4,
+              .time_ns = 2200,
+              .kind = "world_formed",
+              .generation = 66,
+              .details = {{"restart_count", "1"}}},
+             {.seq = 5, .time_ns = 2500, .kind = "world_running"}};
+  auto tracks = ReadTrace(Make(1800).bytes);
   EXPECT_EQ(tracks["worlds"],
-            (std::vector<std::string>{"1000 world 1+", "2000 -", "2200 world 2+", "5000 -"}));
+            (std::vector<std::string>{"1800 world 1+", "2000 -", "2200 world 2+", "5000 -"}));
   EXPECT_EQ(tracks["incidents"], (std::vector<std::string>{"2000 no world trains+", "2500 -"}));
-  EXPECT_EQ(tracks["events"], std::vector<std::string>{"2000 world_ended"});
+  EXPECT_EQ(tracks["events"], (std::vector<std::string>{"2000 world_ended", "2200 world_formed",
+                                                        "2500 world_running"}));
 }
 
 }  // namespace

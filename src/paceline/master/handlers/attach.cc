@@ -19,6 +19,7 @@ void Handlers::operator()(const wire::AgentDisconnected& gone) const {
           {{"node", it->second}, {"connection", gone.connection}, {"why", gone.why}});
   loop.registered_.erase(it);
   loop.stack_desk_.Forget(gone.connection);
+  loop.ring_desk_.Forget(gone.connection);
   const std::optional<NodeId> node = loop.executor_.NodeOf(gone.connection);
   loop.executor_.Forget(gone.connection);
   loop.copies_.Forget(gone.connection);
@@ -88,6 +89,10 @@ void Handlers::Said(ConnectionId connection, const NodeEvidence& message) const 
   if (loop.stack_desk_.Take(connection, message)) return;
   const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
   if (node.has_value()) loop.Step(core::EvidenceCollected{*node, connection, message});
+}
+
+void Handlers::Said(ConnectionId connection, const wire::RingPiece& message) const {
+  loop.ring_desk_.Take(connection, message);
 }
 
 void Handlers::Said(ConnectionId connection, const CheckpointReport& message) const {

@@ -26,7 +26,7 @@ struct StreamBroken {
 };
 using AgentStreamEvent =
     std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal, CheckpointOrder,
-                 EvidenceOrder, JournalBytes, JournalWanted>;
+                 EvidenceOrder, JournalBytes, JournalWanted, RingsWanted>;
 
 struct AgentStreamOptions {
   std::string address;              // of the master, host:port

@@ -11,6 +11,7 @@
 #include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/ring_proto.h"
 #include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/codec/supervise_proto.h"
 #include "paceline/wire/speech.h"
@@ -99,6 +100,10 @@ absl::StatusOr<JobStacks> ControlClient::GetStacks() {
   JobStacks stacks;
   RETURN_IF_ERROR(FromProto(reply, &stacks));
   return stacks;
+}
+
+absl::StatusOr<RingsReply> ControlClient::ReadRings(const RingsRequest& request) {
+  return parts_->Ask<RingsReply>(request, &pb::Control::Stub::ReadRings);
 }
 
 absl::StatusOr<PageLink> ControlClient::OpenPage() {

@@ -37,6 +37,10 @@ class ControlClient {
   // must exceed the master's patience with its agents.
   absl::StatusOr<JobStacks> GetStacks();
 
+  // A part of a flight ring of a node. The client's timeout must exceed the master's patience with
+  // an agent.
+  absl::StatusOr<RingsReply> ReadRings(const RingsRequest& request);
+
   // A new link to the job's page.
   absl::StatusOr<PageLink> OpenPage();
 

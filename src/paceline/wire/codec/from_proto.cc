@@ -9,6 +9,7 @@
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
+#include "paceline/wire/codec/ring_proto.h"
 #include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/codec/task_proto.h"
 
@@ -286,6 +287,9 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
       RETURN_IF_ERROR(FromProto(from.plan(), &to.emplace<PlanNote>()));
       return to;
     case pb::AgentMessage::kCheck: RETURN_IF_ERROR(Into<NodeCheck>(from.check(), &to)); return to;
+    case pb::AgentMessage::kRingPiece:
+      RETURN_IF_ERROR(FromProto(from.ring_piece(), &to.emplace<RingPiece>()));
+      return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");
@@ -315,6 +319,9 @@ absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from) {
       return to;
     case pb::MasterMessage::kJournalWanted:
       RETURN_IF_ERROR(Into<JournalWanted>(from.journal_wanted(), &to));
+      return to;
+    case pb::MasterMessage::kRingsWanted:
+      RETURN_IF_ERROR(FromProto(from.rings_wanted(), &to.emplace<RingsWanted>()));
       return to;
     case pb::MasterMessage::BODY_NOT_SET: break;
   }

@@ -8,6 +8,7 @@
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
+#include "paceline/wire/codec/ring_proto.h"
 #include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/codec/task_proto.h"
 

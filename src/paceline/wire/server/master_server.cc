@@ -11,6 +11,7 @@
 #include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/ring_proto.h"
 #include "paceline/wire/codec/size_proto.h"
 #include "paceline/wire/security/certificates.h"
 #include "paceline/wire/security/guard.h"
@@ -82,6 +83,21 @@ class ControlRpc final : public v1::Control::CallbackService {
         ToProto(stacks, reply);
         call->Finish(grpc::Status::OK);
       }};
+    });
+  }
+
+  grpc::ServerUnaryReactor* ReadRings(grpc::CallbackServerContext* context,
+                                      const v1::ReadRingsRequest* request,
+                                      v1::RingsReply* reply) override {
+    grpc::Status status = guard_->Check(*context);
+    RingsAsked asked;
+    if (status.ok()) status = ToGrpc(FromProto(*request, &asked.request));
+    return Answer(context, status, [&asked, reply](const Call& call) {
+      asked.reply = [call, reply](const RingsReply& result) {
+        ToProto(result, reply);
+        call->Finish(grpc::Status::OK);
+      };
+      return std::move(asked);
     });
   }
 

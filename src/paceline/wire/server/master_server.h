@@ -57,6 +57,11 @@ struct WatchEnded {
 struct StacksAsked {
   std::function<void(JobStacks)> reply;  // call once, from any thread
 };
+// The agent of a node is asked for a part of a ring.
+struct RingsAsked {
+  RingsRequest request;
+  std::function<void(RingsReply)> reply;  // call once, from any thread
+};
 struct PageAsked {
   std::function<void(PageLink)> reply;  // call once, from any thread
 };
@@ -73,7 +78,7 @@ struct SupervisorDetached {
 };
 using ServerEvent = std::variant<AgentSaid, AgentDisconnected, StatusAsked, StopAsked, EventsWanted,
                                  WatchEnded, SupervisorAttached, SupervisorSaid, SupervisorDetached,
-                                 StacksAsked, PageAsked, ScaleAsked, DrillAsked>;
+                                 StacksAsked, PageAsked, ScaleAsked, DrillAsked, RingsAsked>;
 
 struct MasterServerOptions {
   std::string listen;  // HOST:PORT; port 0: any

@@ -75,6 +75,7 @@ void AgentConnection::Send(MasterMessage message) {
     }
     if (auto* piece = std::get_if<JournalBytes>(&message)) journal_piece_ = std::move(*piece);
     if (auto* wanted = std::get_if<JournalWanted>(&message)) journal_wanted_ = *wanted;
+    if (auto* rings = std::get_if<RingsWanted>(&message)) rings_wanted_.push_back(*rings);
     if (auto* assignment = std::get_if<Assignment>(&message)) assignment_ = std::move(*assignment);
     if (auto* refusal = std::get_if<Refusal>(&message)) refusal_ = std::move(*refusal);
   });
@@ -89,11 +90,18 @@ bool AgentConnection::TakeNext(v1::MasterMessage* message) {
     place.reset();
     return true;
   };
+  const auto take_rings = [&] {
+    if (rings_wanted_.empty()) return false;
+    message->Clear();
+    ToProto(MasterMessage(rings_wanted_.front()), message);
+    rings_wanted_.pop_front();
+    return true;
+  };
   // The assignment last, because an agent that must leave first has to know which images still go
   // to storage.
   return take(welcome_) || take(pace_) || take(checkpoint_) || take(assignment_) ||
          take(evidence_) || take(stacks_) || take(journal_wanted_) || take(journal_piece_) ||
-         take(refusal_);
+         take_rings() || take(refusal_);
 }
 
 void AgentConnection::OnDone() {

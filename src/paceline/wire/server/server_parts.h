@@ -85,12 +85,13 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   bool is_registered_ = false;
   bool is_refused_ = false;
   std::string why_ = "the agent closed the stream";
-  // One place for each kind: a newer message replaces an unsent older one.
+  // One place for each kind, but for rings: a newer message replaces an unsent older one.
   std::optional<Welcome> welcome_;
   std::optional<Pace> pace_;
   std::optional<CheckpointOrder> checkpoint_;
   std::optional<EvidenceOrder> evidence_;      // of the master
   std::optional<EvidenceOrder> stacks_;        // the same, asked for by a person
+  std::deque<RingsWanted> rings_wanted_;       // bounded by the host
   std::optional<JournalBytes> journal_piece_;  // the next one follows its answer
   std::optional<JournalWanted> journal_wanted_;
   std::optional<Assignment> assignment_;

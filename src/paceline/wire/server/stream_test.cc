@@ -102,6 +102,22 @@ TEST_F(StreamTest, AQuestionOfAPersonAndOneOfTheMasterAreBothSent) {
   }
 }
 
+TEST_F(StreamTest, EachQuestionAboutRingsIsSent) {
+  Serve();
+  Heard<AgentStreamEvent> agent_heard;
+  const auto agent = Agent(&agent_heard);
+  const auto said = RegisterOnce(agent.get(), &agent_heard);
+  ASSERT_TRUE(said);
+  for (uint64_t id = 1; id <= 100; ++id) {
+    server_->Send(said->connection, RingsWanted{id, {.rank = 3}});
+  }
+  for (uint64_t id = 1; id <= 100; ++id) {
+    const auto wanted = agent_heard.Next<RingsWanted>();
+    ASSERT_TRUE(wanted);
+    EXPECT_EQ(wanted->id, id);
+  }
+}
+
 TEST_F(StreamTest, NonsenseEndsTheStreamAndNothingElse) {
   Serve();
   const auto channel = Dial(address_, client_credentials_);
@@ -192,7 +208,7 @@ TEST_F(StreamTest, NoRpcWithoutTheToken) {
       }
     }
   }
-  EXPECT_EQ(methods, 10);
+  EXPECT_EQ(methods, 11);
   EXPECT_GT(failures, FailureLimit::kBurst);
   const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - began;
   const int64_t more = took.count() / FailureLimit::kRefill.nanoseconds();
@@ -277,6 +293,25 @@ TEST_F(StreamTest, StatusAndStopAreAnswered) {
   EXPECT_EQ(status->pending, "waits");
   EXPECT_TRUE(client.Stop({.why = "test", .exit_code = 130, .force = true}).ok());
   host.join();
+}
+
+TEST_F(StreamTest, AQuestionAboutRingsIsAnswered) {
+  Serve();
+  std::thread host([this] {
+    const auto asked = heard_.Next<RingsAsked>();
+    if (!asked) return;
+    RingsReply reply{.content = asked->request.node + std::string("\0\xff", 2)};
+    reply.now.monotonic_ns = static_cast<int64_t>(asked->request.at.rank);
+    asked->reply(reply);
+  });
+  ControlClient client(
+      {.address = address_, .credentials = client_credentials_, .timeout = kAnswerPatience});
+  const auto reply = client.ReadRings({.node = "node1", .at = {.rank = 3}});
+  host.join();
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->content, std::string("node1\0\xff", 7));
+  EXPECT_EQ(reply->now.monotonic_ns, 3);
+  EXPECT_EQ(reply->silence, "");
 }
 
 TEST_F(StreamTest, AnUnansweredCallDoesNotKeepTheServer) {
