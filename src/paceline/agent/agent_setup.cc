@@ -10,6 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -17,6 +18,7 @@
 #include <utility>
 
 #include "paceline/agent/agent_json.h"
+#include "paceline/agent/checks/check_line.h"
 #include "paceline/agent/logs/disk_watch.h"
 #include "paceline/agent/memory/arena_shelf.h"
 #include "paceline/agent/ranks/gloo_interface.h"
@@ -301,6 +303,11 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup) {
           .report_every = setup.spec.job.timers.heartbeat_interval,
           .peers = CheckpointStation::Setup::Peers{setup.identity.address, DomainOf(setup),
                                                    setup.credentials}};
+}
+
+bool HasHostCheck(const AgentSetup& setup) {
+  const auto& checks = setup.spec.launch.checks;
+  return std::find(checks.begin(), checks.end(), kHostCheck) != checks.end();
 }
 
 CheckSetup CheckSetupOf(const AgentSetup& setup) {

@@ -73,6 +73,9 @@ CheckpointStation::Setup StationSetupOf(const AgentSetup& setup);
 
 CheckSetup CheckSetupOf(const AgentSetup& setup);
 
+// Whether the job measures its hosts, and tests the links between them.
+bool HasHostCheck(const AgentSetup& setup);
+
 EvidenceDesk::Setup EvidenceSetupOf(const AgentSetup& setup);
 
 // How this agent connects to its master.

@@ -20,6 +20,7 @@
 #include "paceline/agent/leave_signal.h"
 #include "paceline/agent/loop_log.h"
 #include "paceline/agent/master_bond.h"
+#include "paceline/agent/memory/link_desk.h"
 #include "paceline/agent/rank_table.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/pids.h"
@@ -69,11 +70,11 @@ class AgentLoop {
   void Do(const core::StartStarter& action);
   void Do(const core::SpawnRank& action);
   void Do(const core::SignalRank& action);
-  void Do(const core::ReleaseStorePort& action);
+  void Do(const core::ReleaseStorePort&) { store_port_.Release(); }
   void Do(const core::HoldStorePort& action);
   void Do(const core::ReportRankExit& action);
-  void Do(const core::ReportNow& action);
-  void Do(const core::TellLeaving& action);
+  void Do(const core::ReportNow&) { SendHeartbeat(); }
+  void Do(const core::TellLeaving& action) { Tell(wire::Leaving{action.why}); }
   void Do(const core::ExitAgent& action);
   void Do(const core::AgentNote& action) { LogInfo("note", {{"text", action.text}}); }
   void Do(const core::RunChecks& action) { checks_.Again(action.round); }
@@ -81,7 +82,7 @@ class AgentLoop {
   void ArmHeartbeat();
   void SendHeartbeat();
   void Register();
-  void SaveJson();
+  void SaveJson() { SaveAgentJson(setup_, saved_, machine_.assignment().restart_count, leave_); }
   void NoteCarriedOut();
   absl::Status OpenStation();
   void MayExit();
@@ -125,6 +126,7 @@ class AgentLoop {
   MasterBond bond_;
   CheckRunner checks_{*reactor_, CheckSetupOf(setup_),
                       [this](const NodeCheck& said) { Tell(said); }};
+  LinkDesk links_{*reactor_, setup_.credentials, [this](const LinkTested& said) { Tell(said); }};
   PlanDesk plan_{[this](const PlanNote& note) { Tell(note); }};
   AgentProgress saved_;  // in agent.json
   int exit_code_ = 0;
@@ -266,6 +268,8 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
     Feed(core::AssignmentReceived{*assignment});
   } else if (const auto* order = std::get_if<CheckpointOrder>(&event)) {
     station_->Take(*order);
+  } else if (const auto* order = std::get_if<LinkTry>(&event)) {
+    links_.Try(*order);
   } else if (const auto* order = std::get_if<wire::EvidenceOrder>(&event)) {
     starter_.List();
     evidence_.Ask({order->generation, order->round, ranks_.Watched(order->generation)});
@@ -295,6 +299,7 @@ void AgentLoop::Register() {
   report.generation = machine_.carried_out();
   report.ranks = machine_.RanksAt(MonotonicNow());
   report.check = checks_.state();
+  if (HasHostCheck(setup_)) report.bulk = station_->bulk_address();
   told_.Reset(machine_.Ranks());
   Tell(bond_.Registration(std::move(report)));
 }
@@ -442,10 +447,6 @@ void AgentLoop::Do(const core::ReportRankExit& action) {
   Tell(wire::RankEnd{action.rank, ranks_.TakeLastTimes(action.rank)});
 }
 
-void AgentLoop::Do(const core::ReleaseStorePort&) { store_port_.Release(); }
-void AgentLoop::Do(const core::ReportNow&) { SendHeartbeat(); }
-void AgentLoop::Do(const core::TellLeaving& action) { Tell(wire::Leaving{action.why}); }
-
 void AgentLoop::Do(const core::ExitAgent& action) {
   LogInfo("agent_exits", {{"code", action.exit_code}, {"why", action.reason}});
   exit_code_ = action.exit_code;
@@ -467,10 +468,6 @@ void AgentLoop::MayExit() {
   starter_.Bye();
   if (stream_ != nullptr) stream_->Flush(Duration::Seconds(1));
   reactor_->Stop();
-}
-
-void AgentLoop::SaveJson() {
-  SaveAgentJson(setup_, saved_, machine_.assignment().restart_count, leave_);
 }
 
 void AgentLoop::NoteCarriedOut() {

@@ -11,6 +11,7 @@
 #include "paceline/core/record.h"
 #include "paceline/model/checkpoint.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/link_test.h"
 #include "paceline/model/wish.h"
 #include "paceline/model/world.h"
 
@@ -53,6 +54,13 @@ struct CollectEvidence {
   uint64_t round = 0;
 };
 
+// Asks the node to test its link to another one. Lost with the connection: the answer has a
+// deadline.
+struct TestLink {
+  NodeId node;
+  LinkTry order;
+};
+
 // The nodes that the platform must run from now on. The host repeats it to each new launcher.
 struct TellWish {
   Wish wish;
@@ -65,7 +73,7 @@ struct FinishJob {
 };
 
 using Effect = std::variant<AdmitNode, RefuseNode, AssignNode, OrderCheckpoint, CollectEvidence,
-                            TellWish, FinishJob>;
+                            TestLink, TellWish, FinishJob>;
 
 // For people only; never read back. A decision's note is the sentence of its record.
 struct Note {

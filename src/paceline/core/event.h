@@ -17,6 +17,7 @@
 #include "paceline/model/evidence.h"
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
+#include "paceline/model/link_test.h"
 #include "paceline/model/node.h"
 #include "paceline/model/phase_time.h"
 #include "paceline/model/plan_note.h"
@@ -89,6 +90,13 @@ struct NodeCheckEnded {
   NodeId node;
   ConnectionId connection;
   NodeCheck check;
+};
+
+// A node has tested its link to another one, as ordered by TestLink.
+struct LinkTestEnded {
+  NodeId node;
+  ConnectionId connection;
+  LinkTested test;
 };
 
 // The host has compared how the ranks spend their steps. These ranks of that world are slow, and no
@@ -200,6 +208,6 @@ using Event =
                  CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NoticeCame,
                  NodeLeaving, StopRequested, JournalStalled, JournalCaughtUp, TimePassed,
                  PaceJudged, PlanReported, LeasedWorkDone, SizeRequested, NodeCheckEnded,
-                 TasksRequested, PartitionsTaken, DrillRequested, TimeTold>;
+                 TasksRequested, PartitionsTaken, DrillRequested, TimeTold, LinkTestEnded>;
 
 }  // namespace paceline::core

@@ -20,6 +20,7 @@
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
 #include "paceline/core/world/node_check.h"
+#include "paceline/core/world/pair_tests.h"
 #include "paceline/core/world/plan_notes.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world/resize.h"
@@ -67,6 +68,7 @@ struct Dispatcher {
   void operator()(const PlanReported& event) { OnPlanReported(turn, event); }
   void operator()(const NodeCheckEnded& event) { OnCheckEnded(turn, event); }
   void operator()(const DrillRequested& event) { OnDrillRequested(turn, event); }
+  void operator()(const LinkTestEnded& event) { OnLinkTestEnded(turn, event); }
 };
 
 // Adds the time in which this master did not listen to every node's deadlines.
@@ -91,14 +93,15 @@ bool SettleOnce(Turn& turn) {
     case Phase::kEmpty:
     case Phase::kTasks:
     case Phase::kFinished: return false;
-    case Phase::kWaiting: return NoteMoved(turn) || NoteLeavers(turn) || FormWorld(turn);
+    case Phase::kWaiting:
+      return NotePairs(turn) || NoteMoved(turn) || NoteLeavers(turn) || FormWorld(turn);
     case Phase::kStopping: return NoteCheckpoints(turn) || NoteFinish(turn);
     case Phase::kStarting:
     case Phase::kRunning: break;
   }
   return EndDoomedWorld(turn) || EndPassedWorld(turn) || NoteAdvance(turn) || NoteHang(turn) ||
          NoteLoss(turn) || NoteCheckpoints(turn) || NoteLeavers(turn) || NoteShrink(turn) ||
-         NoteMoved(turn) || NoteSlow(turn) || NoteGrowth(turn) || NoteTime(turn);
+         NotePairs(turn) || NoteMoved(turn) || NoteSlow(turn) || NoteGrowth(turn) || NoteTime(turn);
 }
 
 bool ExpectsNodes(const JobState& state) {
@@ -114,6 +117,9 @@ Instant Deadline(const JobState& state, const Watch& watch) {
   }
   if (IsUnderWay(state)) deadline = std::min(deadline, watch.settle_at);
   const bool trains = state.phase == Phase::kStarting || state.phase == Phase::kRunning;
+  if (trains || state.phase == Phase::kWaiting) {
+    deadline = std::min(deadline, PairsDeadline(watch));
+  }
   if (trains) deadline = std::min(deadline, watch.grow_at);
   if (trains && watch.slow_node.has_value()) {
     deadline = std::min(deadline, watch.slow_node->look_at);

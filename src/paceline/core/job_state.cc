@@ -8,6 +8,8 @@
 #include "paceline/core/tasks/task_budget.h"
 #include "paceline/core/tasks/task_scale.h"
 #include "paceline/core/world/drill.h"
+#include "paceline/core/world/link_notes.h"
+#include "paceline/core/world/node_check.h"
 #include "paceline/core/world/room.h"
 
 namespace paceline::core {
@@ -99,6 +101,7 @@ struct StateFolder {
     node.check.reset();
     node.check_round = 0;
     node.is_slow_once = false;
+    ForgetLinks(fact.name, &state);
     // A new machine with an old name.
     if (node.status == NodeState::Status::kEvicted) node.failures_without_progress = 0;
     if (fact.incarnation > 0 && state.spec.has_wish()) NoteIncarnation(fact);
@@ -142,24 +145,9 @@ struct StateFolder {
     Replace(state.nodes[fact.node], fact.name);
   }
 
-  void operator()(const NodeChecked& fact) {
-    NodeState& node = state.nodes[fact.node];
-    node.id = fact.node;
-    node.check = NodeCheck{.state = fact.ok ? NodeCheck::State::kPassed : NodeCheck::State::kFailed,
-                           .reason = fact.reason,
-                           .numbers = fact.numbers,
-                           .round = fact.round};
-  }
-
-  void operator()(const NodeCheckOrdered& fact) {
-    NodeState& node = state.nodes[fact.node];
-    node.id = fact.node;
-    node.check.reset();
-    node.check_round = fact.round;
-    node.is_slow_once = node.is_slow_once || fact.is_slow;
-    if (state.moved_node == fact.node) state.moved_node.reset();
-  }
-
+  void operator()(const NodeChecked& fact) { NoteCheck(fact, &state); }
+  void operator()(const NodeCheckOrdered& fact) { NoteCheckOrder(fact, &state); }
+  void operator()(const PairsJudged& fact) { NoteLinks(fact, &state); }
   void operator()(const DrillStruck& fact) { BeginDrill(record, fact, &state); }
 
   void operator()(const NodeEvicted& fact) {

@@ -17,6 +17,7 @@
 #include "paceline/core/event.h"
 #include "paceline/core/node_map.h"
 #include "paceline/core/record.h"
+#include "paceline/core/world/pair_watch.h"
 #include "paceline/core/world/rendezvous.h"
 #include "paceline/core/world/room.h"
 #include "paceline/model/evidence.h"
@@ -133,6 +134,7 @@ struct Incident {
   bool operator==(const Incident&) const = default;
 };
 inline constexpr size_t kIncidentCausesMax = 8;
+inline constexpr size_t kLinksToldMax = 16;
 
 // A RecoveryDecided whose world is not formed yet.
 struct PendingDecision {
@@ -232,6 +234,7 @@ struct JobState {
   bool evidence_in_world = false;
   bool has_resumed = false;                // an attempt has continued from a step of an earlier one
   int64_t step_max = -1;                   // highest known step at the last record
+  std::vector<PairsJudged::Link> links;    // that may be bad; at most kLinksToldMax, oldest first
   std::vector<SlowFinding> slow;           // recorded for the current world, and not over
   std::optional<ModelDescribed> model;     // the newest
   std::optional<ParallelPlanChosen> plan;  // the newest, perhaps of a world that is over
@@ -307,6 +310,8 @@ struct NodeLink {
   uint32_t incarnation = 0;  // of the node, as that agent told it
   int32_t agent_pid = 0;
   NodeCheck check;
+  std::string bulk;                      // of that agent, as it reported
+  bool has_links_tested = false;         // of that agent
   std::vector<Rival> rivals;             // a few, without the connected one
   std::map<uint32_t, RankReport> ranks;  // by local rank, of the newest generation reported
   bool stepping = false;                 // all its ranks in the current world have made a step
@@ -367,6 +372,7 @@ struct Watch {
   std::optional<Wish> told_wish = {};
   uint32_t connected_count = 0;  // spare or seated nodes with a stream
   std::set<NodeId> checking;     // of these, nodes whose checks run
+  PairWatch pairs;
   std::optional<SlowNode> slow_node = {};
   uint32_t running_seats = 0;
   uint32_t stepping_seats = 0;

@@ -14,6 +14,7 @@
 #include "paceline/core/recover/ladder.h"
 #include "paceline/core/world/membership.h"
 #include "paceline/core/world/node_check.h"
+#include "paceline/core/world/pair_tests.h"
 #include "paceline/core/world/ranks.h"
 
 namespace paceline::core {
@@ -115,6 +116,10 @@ bool FormFirstWorld(Turn& turn) {
     return false;
   }
   if (CompareHosts(turn)) return true;
+  if (PairsAreOpen(turn)) {
+    watch.pending = "tests the links between its nodes";
+    return false;
+  }
   RungAnswer answer;
   answer.seats = PlanSeats({}, Candidates(turn), bounds);
   if (answer.seats.empty()) return false;

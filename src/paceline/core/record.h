@@ -113,6 +113,25 @@ struct NodeCheckOrdered {
   bool is_slow = false;  // by the round before, it is much slower than the other nodes
   std::string reason;
 };
+// The links between hosts were tested in pairs (diagnose/pairs.h). Nodes are their names.
+struct PairsJudged {
+  struct Link {
+    std::string a;
+    std::string b;
+    std::string problem;
+    bool operator==(const Link&) const = default;
+  };
+  uint32_t nodes = 0;
+  uint32_t pairs = 0;
+  Duration took;
+  double slowest = 0;               // of good links, 10^9 bytes a second; 0: not measured
+  std::vector<std::string> bad;     // nodes that get no ranks
+  std::vector<Link> bad_links;      // between good nodes
+  std::vector<Link> doubtful;       // the link is bad, or one of its two nodes
+  std::vector<std::string> missed;  // nodes that no test reached in time
+  bool HasTold() const { return !bad.empty() || !bad_links.empty() || !doubtful.empty(); }
+  bool operator==(const PairsJudged&) const = default;
+};
 struct NodeEvicted {  // taken out of the world by a failed verdict; never seated again
   NodeId node;
   std::string name;
@@ -327,7 +346,7 @@ using Fact =
                  HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
                  LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned, HangEnded,
                  SizeChosen, TasksPlaced, NodeChecked, TasksScaled, TablesMoved, NodeCheckOrdered,
-                 DrillStruck, TimeAccounted>;
+                 DrillStruck, TimeAccounted, PairsJudged>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

@@ -7,6 +7,7 @@
 #include "paceline/core/budget.h"
 #include "paceline/core/checkpoint/storage_wait.h"
 #include "paceline/core/record.h"
+#include "paceline/core/world/link_notes.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world_count.h"
 #include "paceline/diagnose/slow.h"
@@ -217,6 +218,7 @@ struct Teller {
   std::string operator()(const NodeCheckOrdered& fact) const {
     return fact.name + " is checked once more: " + fact.reason;
   }
+  std::string operator()(const PairsJudged& fact) const { return LinksText(fact); }
   std::string operator()(const DrillStruck& fact) const {
     const bool is_agent = fact.loss == DrillLoss::kAgent;
     const std::string what = fact.has_rank ? RankTitle(fact.rank) + " on " + fact.name
@@ -270,6 +272,7 @@ struct Namer {
   std::string_view operator()(const TablesMoved&) const { return "tables_moved"; }
   std::string_view operator()(const NodeCheckOrdered&) const { return "node_check_ordered"; }
   std::string_view operator()(const DrillStruck&) const { return "drill_struck"; }
+  std::string_view operator()(const PairsJudged&) const { return "pairs_judged"; }
   std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }
 };

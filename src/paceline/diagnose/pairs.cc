@@ -11,17 +11,13 @@ constexpr size_t kPairsMin = 3;
 
 Pair PairOf(uint32_t a, uint32_t b) { return a < b ? Pair{a, b} : Pair{b, a}; }
 
-// The median speed of all pairs but the one at `left_out`. An even count has the higher one of its
-// two middle values: a link may be busy, but nothing makes it faster than it is.
-double MedianOfOtherPairs(const std::vector<PairTried>& tried, size_t left_out) {
-  std::vector<double> speeds;
-  for (size_t i = 0; i < tried.size(); ++i) {
-    if (i != left_out && tried[i].problem.empty()) speeds.push_back(tried[i].gb_s);
-  }
-  if (speeds.size() + 1 < kPairsMin) return 0;
-  const auto middle = speeds.begin() + static_cast<ptrdiff_t>(speeds.size() / 2);
-  std::nth_element(speeds.begin(), middle, speeds.end());
-  return *middle;
+// The median of `sorted` without one `own`. An even count has the higher one of its two middle
+// values: a link may be busy, but nothing makes it faster than it is. 0: there are too few.
+double MedianOfOtherPairs(const std::vector<double>& sorted, double own) {
+  if (sorted.size() < kPairsMin) return 0;
+  const auto at = std::lower_bound(sorted.begin(), sorted.end(), own) - sorted.begin();
+  const auto middle = static_cast<ptrdiff_t>((sorted.size() - 1) / 2);
+  return sorted[static_cast<size_t>(middle < at ? middle : middle + 1)];
 }
 
 bool HasHost(const Pair& pair, uint32_t host) { return pair.a == host || pair.b == host; }
@@ -58,10 +54,16 @@ std::vector<std::vector<Pair>> PairRounds(uint32_t count) {
 }
 
 std::vector<Pair> FailedPairs(const std::vector<PairTried>& tried) {
+  std::vector<double> speeds;
+  for (const PairTried& one : tried) {
+    if (one.problem.empty() && one.gb_s > 0) speeds.push_back(one.gb_s);
+  }
+  std::sort(speeds.begin(), speeds.end());
   std::vector<Pair> failed;
-  for (size_t i = 0; i < tried.size(); ++i) {
-    const bool is_slow = tried[i].gb_s < kLeastOfMedian * MedianOfOtherPairs(tried, i);
-    if (!tried[i].problem.empty() || is_slow) failed.push_back(tried[i].pair);
+  for (const PairTried& one : tried) {
+    const bool is_slow = one.problem.empty() && one.gb_s > 0 &&
+                         one.gb_s < kLeastOfMedian * MedianOfOtherPairs(speeds, one.gb_s);
+    if (!one.problem.empty() || is_slow) failed.push_back(one.pair);
   }
   return failed;
 }

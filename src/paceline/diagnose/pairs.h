@@ -27,7 +27,7 @@ std::vector<std::vector<Pair>> PairRounds(uint32_t count);
 
 struct PairTried {
   Pair pair;
-  double gb_s = 0;      // 10^9 bytes a second, of the slower direction; 0: not known
+  double gb_s = 0;      // 10^9 bytes a second, of the slower direction; 0: not known or compared
   std::string problem;  // "": the bytes came in both directions
   bool operator==(const PairTried&) const = default;
 };

@@ -130,5 +130,17 @@ TEST(Pairs, ASlowPairIsBelowHalfOfTheMedianOfTheOthers) {
   EXPECT_EQ(FailedPairs({broken}), (std::vector<Pair>{{0, 1}}));
 }
 
+TEST(Pairs, APairWhoseSpeedIsNotKnownIsNotComparedAndIsNoMedian) {
+  const auto pair = [](uint32_t a, uint32_t b, double gb_s) {
+    return PairTried{.pair = {a, b}, .gb_s = gb_s, .problem = ""};
+  };
+  EXPECT_EQ(FailedPairs({pair(0, 1, 1.0), pair(0, 2, 0), pair(1, 2, 1.1), pair(1, 3, 0.9)}),
+            std::vector<Pair>{});
+  // Of three known ones the slow one is found, however many are not known.
+  EXPECT_EQ(FailedPairs(
+                {pair(0, 1, 1.0), pair(0, 2, 0), pair(0, 3, 0), pair(1, 2, 1.1), pair(1, 3, 0.3)}),
+            (std::vector<Pair>{{1, 3}}));
+}
+
 }  // namespace
 }  // namespace paceline::diagnose

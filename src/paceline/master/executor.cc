@@ -173,6 +173,11 @@ void Executor::Run(const core::CollectEvidence& collect) {
   outbox_->Send(it->second, wire::EvidenceOrder{collect.generation, collect.round});
 }
 
+void Executor::Run(const core::TestLink& test) {
+  const auto it = connection_of_.find(test.node);
+  if (it != connection_of_.end()) outbox_->Send(it->second, test.order);
+}
+
 void Executor::Run(const core::TellWish& told) {
   wish_ = told.wish;
   for (const wire::SupervisorId supervisor : supervisors_) outbox_->Order(supervisor, *wish_);

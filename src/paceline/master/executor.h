@@ -97,6 +97,7 @@ class Executor {
   void Run(const core::AssignNode& assign);
   void Run(const core::OrderCheckpoint& order);
   void Run(const core::CollectEvidence& collect);
+  void Run(const core::TestLink& test);
   void Run(const core::TellWish& told);
   void Run(const core::FinishJob& finish);
 

@@ -45,6 +45,7 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::RingPiece& message) const;
   void Said(ConnectionId connection, const PlanNote& message) const;
   void Said(ConnectionId connection, const NodeCheck& message) const;
+  void Said(ConnectionId connection, const LinkTested& message) const;
   void Said(ConnectionId connection, const wire::JournalHeld& message) const;
   void Said(ConnectionId, const wire::JournalBytes&) const {
   }  // answers to a question that this master asked before it began

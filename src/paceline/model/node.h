@@ -110,6 +110,9 @@ struct NodeReport {
   Generation generation;          // of its last completed assignment
   std::vector<RankReport> ranks;  // living ranks and those that exited since the last report
   NodeCheck check;
+  // HOST:PORT of its bulk channel, if the links between the hosts are to be tested; "": they are
+  // not.
+  std::string bulk;
   bool operator==(const NodeReport&) const = default;
 };
 

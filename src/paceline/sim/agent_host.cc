@@ -146,6 +146,7 @@ void AgentHost::Register(Master& master) {
   event.report.slots = world.options().spec.nproc_per_node - (node.is_small() ? 1 : 0);
   event.report.store_port = store_port_;
   event.report.check = ToldCheck();
+  event.report.bulk = Bulk();
   event.report.version_major = 0;
   event.report.version_minor = 1;
   const bool hides_term = world.options().canary == Canary::kTrustOldMaster;

@@ -17,6 +17,7 @@
 #include "paceline/core/record.h"
 #include "paceline/core/succession/journal_copy.h"
 #include "paceline/model/ids.h"
+#include "paceline/model/link_test.h"
 #include "paceline/model/node.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/sim/checkpoint/station.h"
@@ -68,6 +69,7 @@ class AgentHost {
                       const JournalPiece<std::vector<core::Record>>& piece);
   void OnJournalWanted(ConnectionId connection, uint64_t from);
   void OnOrder(ConnectionId connection, const CheckpointOrder& order);
+  void OnLinkTry(ConnectionId connection, const LinkTry& order);
   void OnEvidenceOrder(ConnectionId connection, Generation generation, uint64_t round);
   void OnEndOfStream(ConnectionId connection);
 
@@ -114,6 +116,9 @@ class AgentHost {
   void EndChecksLater();
   void TellCheck();
   NodeCheck ToldCheck() const;
+  // Address of its bulk channel, if links are tested.
+  std::string Bulk() const;
+  std::string WhyNoLink(const std::string& address);
   bool MayRest() const;
   void ReadProgress();
   void SendReport();

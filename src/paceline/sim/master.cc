@@ -446,6 +446,14 @@ void Master::Do(const core::CollectEvidence& effect) {
   });
 }
 
+void Master::Do(const core::TestLink& effect) {
+  const auto it = connection_of_.find(effect.node);
+  if (it == connection_of_.end()) return;
+  world_.SendToAgent(it->second, [order = effect.order](AgentHost& agent, ConnectionId id) {
+    agent.OnLinkTry(id, order);
+  });
+}
+
 void Master::Do(const core::TellWish& effect) {
   if (!is_former_) world_.Obey(effect.wish);
 }

@@ -109,6 +109,7 @@ class Master {
   void Do(const core::AssignNode& effect);
   void Do(const core::OrderCheckpoint& effect);
   void Do(const core::CollectEvidence& effect);
+  void Do(const core::TestLink& effect);
   void Do(const core::TellWish& effect);
   void Do(const core::FinishJob& effect);
   void CloseConnection(ConnectionId connection);

@@ -32,6 +32,7 @@ void Node::PowerOn() {
   is_on_ = true;
   agent_wanted_ = true;
   ++boots_;
+  has_dead_port_ = will_have_dead_port_;
   // Nodes of one machine share its kernel, which survives the kill of a node's processes.
   boot_id_ = world_.options().local_platform
                  ? "boot1"

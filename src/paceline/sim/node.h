@@ -75,6 +75,10 @@ class Node {
     is_half_ = is_half;
     passed_boot_.clear();
   }
+  // True if no other host reaches its bulk channel, in this boot or in the next one.
+  bool has_dead_port() const { return has_dead_port_; }
+  bool will_have_dead_port() const { return will_have_dead_port_; }
+  void KillPortAtBoot() { will_have_dead_port_ = true; }
   // Its checks, as its agent reports them: once in a boot.
   const NodeCheck& check() const { return check_; }
   void BeginChecks();
@@ -155,7 +159,9 @@ class Node {
   bool is_twin_ = false;
   bool is_small_ = false;
   bool is_bad_ = false;
-  bool is_half_ = false;      // and passes its own checks
+  bool is_half_ = false;  // and passes its own checks
+  bool has_dead_port_ = false;
+  bool will_have_dead_port_ = false;
   std::string passed_boot_;   // the newest boot in which the checks passed
   NodeCheck check_;           // of the present agent
   bool is_stalled_ = false;   // processes hang in their imports

@@ -76,6 +76,7 @@ struct PhaseOptions {
 struct CheckOptions {
   bool is_used = false;
   Duration take_max = Duration::Seconds(7);
+  bool has_links = false;  // the links between hosts are tested, too
 };
 
 // The parallel plan of the script, and what it needs.

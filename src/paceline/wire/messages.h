@@ -19,6 +19,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/journal_copy.h"
+#include "paceline/model/link_test.h"
 #include "paceline/model/node.h"
 #include "paceline/model/phase_time.h"
 #include "paceline/model/plan_note.h"
@@ -67,7 +68,7 @@ struct RingPiece {
 };
 using AgentMessage =
     std::variant<Register, Heartbeat, RankEnd, Leaving, CheckpointReport, NodeEvidence, JournalHeld,
-                 JournalBytes, PlanNote, NodeCheck, RingPiece>;
+                 JournalBytes, PlanNote, NodeCheck, RingPiece, LinkTested>;
 
 // ---- master to agent ----
 
@@ -118,7 +119,7 @@ struct RingsWanted {
 };
 // A piece of the journal, for a copy: JournalHeld is the answer.
 using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder,
-                                   EvidenceOrder, JournalBytes, JournalWanted, RingsWanted>;
+                                   EvidenceOrder, JournalBytes, JournalWanted, RingsWanted, LinkTry>;
 
 // ---- the stream of the process that starts nodes (Control.Supervise) ----
 
@@ -324,6 +325,7 @@ struct JobStatus {
   CheckpointStatus checkpoints;
   std::vector<SlowStatus> slow;
   std::vector<std::string> excluded_hosts;
+  std::vector<std::string> links;  // a sentence for each link that may be bad
   PlanStatus plan;
   std::optional<HangStatus> hang;  // none: no hang is suspected
   SizeStatus size;

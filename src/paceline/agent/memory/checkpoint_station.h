@@ -120,6 +120,8 @@ class CheckpointStation {
   const std::string& rescued() const { return rescued_; }
   // Tells whether the agent is connected to a master. An agent without one takes part in a rescue.
   void SetLinked(bool is_linked);
+  // HOST:PORT at which other hosts fetch images; "": they cannot.
+  std::string bulk_address() const { return peers_ == nullptr ? "" : peers_->address(); }
   // The directory of the checkpoints; "": no rank has named it yet.
   std::string Directory() const;
   // Whether an agent whose ranks have ended may exit. False: images of this node may still have to

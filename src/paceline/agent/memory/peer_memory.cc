@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 
+#include <array>
 #include <set>
 
 #include "paceline/agent/memory/fetch.h"
@@ -15,6 +16,18 @@ namespace {
 
 // Concurrent fetches. More would share the same link.
 constexpr size_t kFetchersMax = 2;
+
+// A chunk for a test of the link. Never written, so the kernel maps one page of zeros for all.
+std::array<std::byte, wire::kBulkChunkBytes> test_bytes;
+
+wire::BulkImage GiveTestChunk() {
+  wire::BulkImage given;
+  given.answer.kind = wire::BulkAnswer::Kind::kImage;
+  given.answer.facts.file_bytes = test_bytes.size();
+  given.answer.facts.hashes = {0};
+  given.file = test_bytes;
+  return given;
+}
 
 bool IsSame(const FetchOrder& a, const FetchOrder& b) {
   return a.saved == b.saved && a.root == b.root && a.sources == b.sources;
@@ -82,6 +95,7 @@ wire::BulkImage PeerMemory::GiveChunk(const StoredChunk& chunk) {
 }
 
 wire::BulkImage PeerMemory::Give(const wire::BulkRequest& request) {
+  if (request.is_test) return GiveTestChunk();
   if (request.stored.has_value()) return GiveChunk(*request.stored);
   const ArenaShelf::Place place{request.place, request.rank.value(), request.is_copy};
   wire::BulkImage given;

@@ -42,7 +42,9 @@ std::string ClockTime(int64_t time_ns) {
 }
 
 // True for events that only scripts need, or that the next event's sentence includes.
-bool IsQuietKind(const std::string& kind) {
+bool IsQuiet(const wire::JobEvent& event) {
+  const std::string& kind = event.kind;
+  if (kind == "pairs_judged") return DetailOf(event, "all_good") == "true";
   return kind == "job_created" || kind == "progress_made" || kind == "master_took_over" ||
          kind == "time_accounted";
 }
@@ -154,7 +156,7 @@ void Narrator::Take(const wire::JobEvent& event) {
     TakeFailure(event);
   }
   story_.is_whole = event.kind == "job_finished";
-  if (event.seq > told_seq_.value_or(0) && !IsQuietKind(event.kind)) Tell(event);
+  if (event.seq > told_seq_.value_or(0) && !IsQuiet(event)) Tell(event);
   if (event.kind == "checkpoint_not_stored") {
     story_.not_stored = NotStored{.step = event.step.value_or(-1),
                                   .directory = DetailOf(event, "directory"),

@@ -167,6 +167,9 @@ void Print(Output& out, const wire::JobStatus& status, const std::string& silenc
     }
     out.DataLine("  " + out.Painted(Paint::kYellow, "excluded hosts: " + hosts));
   }
+  for (const std::string& link : status.links) {
+    out.DataLine("  " + out.Painted(Paint::kYellow, Visible(link)));
+  }
   PrintCheckpoints(out, status.checkpoints);
   PrintNodes(out, status);
 }

@@ -10,7 +10,10 @@
 namespace paceline::core {
 
 void CountConnection(Turn& turn, NodeId node, bool connected) {
-  if (!connected) turn.watch().checking.erase(node);
+  if (!connected) {
+    turn.watch().checking.erase(node);
+    turn.watch().pairs.has_loss = true;
+  }
   const NodeState* known = turn.state().Find(node);
   if (known == nullptr || !known->IsMember()) return;
   uint32_t& count = turn.watch().connected_count;

@@ -13,6 +13,7 @@
 #include "paceline/core/world/admission.h"
 #include "paceline/core/world/drill.h"
 #include "paceline/core/world/node_check.h"
+#include "paceline/core/world/pair_tests.h"
 #include "paceline/core/world/ranks.h"
 #include "paceline/core/world/wish.h"
 
@@ -156,6 +157,7 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   if (link.agent_incarnation != report.agent_incarnation || link.boot_id != report.boot_id) {
     link.told = Assignment{};
     link.rivals.clear();
+    link.has_links_tested = false;
   }
   link.boot_id = report.boot_id;
   link.address = report.address;
@@ -166,6 +168,8 @@ void Admit(Turn& turn, NodeId id, const NodeRegistered& event) {
   link.incarnation = report.incarnation;
   link.agent_pid = report.agent_pid;
   link.check = report.check;
+  link.bulk = report.bulk;
+  turn.watch().pairs.has_loss = true;  // of its former connection
   turn.TellSoon(id);
   turn.watch().dirty = true;
   turn.Do(AdmitNode{event.connection, id});
@@ -357,6 +361,7 @@ void GiveTimeBack(Turn& turn, Duration time) {
     // Else that time would count as a sign of life in a contest for the name.
     for (Rival& rival : link.rivals) rival.since = std::min(turn.now(), rival.since + time);
   }
+  GivePairsTime(time, &turn.watch().pairs);
 }
 
 void OnJournalCaughtUp(Turn& turn) {

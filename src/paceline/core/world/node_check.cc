@@ -13,6 +13,7 @@
 #include "paceline/base/number_text.h"
 #include "paceline/base/text.h"
 #include "paceline/core/world/membership.h"
+#include "paceline/core/world/pair_tests.h"
 
 namespace paceline::core {
 
@@ -114,6 +115,7 @@ void TakeCheck(Turn& turn, NodeId id) {
     return;
   }
   if (watch.checking.erase(id) > 0) watch.dirty = true;
+  AwaitPairs(turn, id);
   if (!link.check.is_over() || IsOver(turn.state()) || node->check == link.check) return;
   const bool is_ok = link.check.state == NodeCheck::State::kPassed;
   turn.Emit(NodeChecked{.node = id,
@@ -179,6 +181,24 @@ bool NoteMoved(Turn& turn) {
   OrderChecks(turn, *node, /*is_slow=*/false, "a spare has taken its ranks, as it was slow",
               state.world_seq);
   return true;
+}
+
+void NoteCheck(const NodeChecked& fact, JobState* state) {
+  NodeState& node = state->nodes[fact.node];
+  node.id = fact.node;
+  node.check = NodeCheck{.state = fact.ok ? NodeCheck::State::kPassed : NodeCheck::State::kFailed,
+                         .reason = fact.reason,
+                         .numbers = fact.numbers,
+                         .round = fact.round};
+}
+
+void NoteCheckOrder(const NodeCheckOrdered& fact, JobState* state) {
+  NodeState& node = state->nodes[fact.node];
+  node.id = fact.node;
+  node.check.reset();
+  node.check_round = fact.round;
+  node.is_slow_once = node.is_slow_once || fact.is_slow;
+  if (state->moved_node == fact.node) state->moved_node.reset();
 }
 
 std::string ChecksText(Turn& turn) {

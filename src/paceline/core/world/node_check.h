@@ -24,6 +24,10 @@ bool CompareHosts(Turn& turn);
 // Returns true if it wrote a record.
 bool NoteMoved(Turn& turn);
 
+// Parts of Apply.
+void NoteCheck(const NodeChecked& fact, JobState* state);
+void NoteCheckOrder(const NodeCheckOrdered& fact, JobState* state);
+
 // "; n2 is being checked; n3 failed its checks: …", or "".
 std::string ChecksText(Turn& turn);
 

@@ -81,6 +81,11 @@ void Handlers::Said(ConnectionId connection, const NodeCheck& message) const {
   if (node.has_value()) loop.Step(core::NodeCheckEnded{*node, connection, message});
 }
 
+void Handlers::Said(ConnectionId connection, const LinkTested& message) const {
+  const std::optional<NodeId> node = loop.executor_.NodeOf(connection);
+  if (node.has_value()) loop.Step(core::LinkTestEnded{*node, connection, message});
+}
+
 void Handlers::Said(ConnectionId connection, const wire::JournalHeld& message) const {
   loop.copies_.Held(connection, message.taken);
 }

@@ -5,7 +5,10 @@
 #include <type_traits>
 #include <utility>
 #include <variant>
+#include <vector>
 
+#include "paceline/base/number_text.h"
+#include "paceline/base/text.h"
 #include "paceline/model/role_name.h"
 
 namespace paceline::master {
@@ -24,6 +27,14 @@ std::string_view KindName(ExitCause::Kind kind) {
     case ExitCause::Kind::kHung: return "hung";
   }
   return "unknown";
+}
+
+std::string LinkLines(const std::vector<core::PairsJudged::Link>& links) {
+  std::string text;
+  for (const auto& link : links) {
+    text += Concat(text.empty() ? "" : "\n", link.a, " and ", link.b, ": ", link.problem);
+  }
+  return text;
 }
 
 // Adds the details of a kind of fact to its sentence.
@@ -222,6 +233,17 @@ struct Filler {
     Detail("round", std::to_string(fact.round));
     Detail("slow", YesNo(fact.is_slow));
     Detail("reason", fact.reason);
+  }
+  void operator()(const core::PairsJudged& fact) {
+    Detail("all_good", YesNo(!fact.HasTold() && fact.missed.empty()));
+    Detail("nodes", std::to_string(fact.nodes));
+    Detail("pairs", std::to_string(fact.pairs));
+    Detail("took_ms", std::to_string(fact.took.milliseconds()));
+    if (fact.slowest > 0) Detail("slowest_gb_s", FixedText(fact.slowest, 2));
+    Detail("bad", JoinWith(fact.bad, ", "));
+    Detail("missed", JoinWith(fact.missed, ", "));
+    Detail("bad_links", LinkLines(fact.bad_links));
+    Detail("doubtful_links", LinkLines(fact.doubtful));
   }
   void operator()(const core::DrillStruck& fact) {
     event.node = names.Of(fact.node);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "paceline/base/text.h"
+#include "paceline/core/world/link_notes.h"
 #include "paceline/core/world_count.h"
 #include "paceline/diagnose/slow.h"
 #include "paceline/master/report/task_status.h"
@@ -259,6 +260,7 @@ wire::JobStatus MakeJobBrief(const core::Job& job, Instant now, const HostView& 
     status.final_reason = state.final_reason;
   }
   status.excluded_hosts = state.excluded;
+  for (const auto& link : state.links) status.links.push_back(core::LinkText(link));
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
   AddSlow(state, &status);
   AddStep(job, &status);

@@ -28,6 +28,7 @@ std::unique_ptr<Check> MakeSizeKept();
 std::unique_ptr<Check> MakeSlowRight();
 std::unique_ptr<Check> MakeNoFlapping();
 std::unique_ptr<Check> MakeCheckedFirst();
+std::unique_ptr<Check> MakeLinksRight();
 std::unique_ptr<Check> MakeFits();
 std::unique_ptr<Check> MakeSilenceWaitedFor();
 std::unique_ptr<Check> MakeCulpritRight();

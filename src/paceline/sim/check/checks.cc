@@ -53,6 +53,8 @@ constexpr CheckEntry kChecks[] = {
      MakeNoFlapping},
     {"checked_first", "no rank starts on a host that has not passed the checks of the user",
      MakeCheckedFirst},
+    {"links_right", "a host is taken out for its links only if they are dead, and told if they are",
+     MakeLinksRight},
     {"ledger_right", "the ledger of the journal has the times that were", MakeLedgerRight},
     {"silence_waited_for",
      "no node is declared lost while waiting costs less than going on without it",

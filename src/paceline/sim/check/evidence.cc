@@ -1,6 +1,7 @@
 // Verdicts need a reason in the world. A node is lost only after silence, a witness, a reboot, the
 // end of its stream, or a start that it did not begin in time. (It may receive nothing and still
-// send.) It is evicted only after its own failure, or if its checks fail. A rank failed only if its
+// send.) It is evicted only after its own failure, or if its checks fail (links_right has those of
+// its links). A rank failed only if its
 // process is dead or never started. A world is formed anew only after one of these, or to grow.
 
 #include <algorithm>
@@ -103,6 +104,7 @@ class Evidence final : public Check {
 
   void Judge(SimWorld& world, const core::NodeEvicted& evicted) {
     if (failed_nodes_.contains(evicted.node)) return;
+    if (evicted.reason.find("links: ") != std::string::npos) return;
     for (uint32_t i = 0; i < world.node_count(); ++i) {
       if (world.node(i).name() == evicted.name && world.node(i).is_bad()) return;
     }

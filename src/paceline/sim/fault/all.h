@@ -30,6 +30,7 @@ void FreezeNode(SimWorld& world, Prng& prng);
 void FlappingNode(SimWorld& world, Prng& prng);
 void SpareDies(SimWorld& world, Prng& prng);
 void BadNode(SimWorld& world, Prng& prng);
+void DeadPort(SimWorld& world, Prng& prng);
 void LateJoiner(SimWorld& world, Prng& prng);
 void SmallHost(SimWorld& world, Prng& prng);
 void PartitionOneWay(SimWorld& world, Prng& prng);

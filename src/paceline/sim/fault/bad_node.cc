@@ -7,7 +7,7 @@ namespace paceline::sim {
 // still have its minimum.
 void BadNode(SimWorld& world, Prng& prng) {
   for (uint32_t i = 0; i < world.node_count(); ++i) {
-    if (world.node(i).is_bad()) return;
+    if (world.node(i).is_bad() || world.node(i).will_have_dead_port()) return;
   }
   Node* node = PickNode(
       world, prng, [](const Node& n) { return !n.is_on() && n.boot_count() == 0 && !n.is_twin(); });

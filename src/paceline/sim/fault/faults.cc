@@ -17,6 +17,7 @@ bool HasSizes(const Options& options) {
 bool HasChecks(const Options& options) {
   return options.checks.is_used && !options.spec.has_wish();
 }
+bool HasLinks(const Options& options) { return HasChecks(options) && options.checks.has_links; }
 bool SavesSometimes(const Options& options) { return options.checkpoint_every != 1; }
 
 constexpr Fault kFaults[] = {
@@ -96,6 +97,8 @@ constexpr Fault kFaults[] = {
     {"bad_node",
      "a host comes that is broken or has half the speed, or becomes so while it reboots", BadNode,
      HasChecks, /*lasts=*/false, FaultFamily::kUser},
+    {"dead_port", "a host comes, or comes back from a reboot, to which no other host can connect",
+     DeadPort, HasLinks, /*lasts=*/false, FaultFamily::kUser},
     {"resize", "a user makes the job smaller or larger, at once or when it costs no step", Resize,
      HasSizes, /*lasts=*/false, FaultFamily::kUser},
     // never healed

@@ -18,6 +18,7 @@ constexpr std::string_view kStops[] = {"freeze_rank"};
 constexpr std::string_view kNotices[] = {"notice"};
 constexpr std::string_view kSizes[] = {"resize"};
 constexpr std::string_view kBrokenHosts[] = {"bad_node"};
+constexpr std::string_view kDeadPorts[] = {"dead_port"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
 
 constexpr CanaryEntry kCanaries[] = {
@@ -76,6 +77,8 @@ constexpr CanaryEntry kCanaries[] = {
      kNotices},
     {Canary::kSkipChecks, "skip_checks", "a host whose checks fail is reported as one that passed",
      kBrokenHosts},
+    {Canary::kPraiseLinks, "praise_links", "a link that carries no bytes is reported as a good one",
+     kDeadPorts},
     {Canary::kBlameHost, "blame_host", "the step times of a slow host are reported for another"},
     {Canary::kSwapPhases, "swap_phases", "work is told as evaluation, and evaluation as work"},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},

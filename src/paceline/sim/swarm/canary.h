@@ -50,6 +50,7 @@ enum class Canary {
   kSkipChecks,           // an agent says that its host passed its checks, whatever they said
   kBlameHost,            // the ranks of one host are slow, and another host is called slow
   kSwapPhases,           // the time of the forward pass is told as evaluation, and the reverse
+  kPraiseLinks,          // an agent says that a dead link carried all bytes
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

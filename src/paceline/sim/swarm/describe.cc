@@ -18,6 +18,11 @@ std::string Describe(const Assignment& assignment) {
          std::to_string(assignment.first_rank) + " of " + std::to_string(assignment.world_size);
 }
 
+static std::string ChecksText(const CheckOptions& checks) {
+  if (!checks.is_used) return "";
+  return checks.has_links ? " checks links" : " checks";
+}
+
 static std::string PhasesText(const PhaseOptions& phases) {
   if (!phases.is_told) return "";
   return " phases(evaluation=" + std::to_string(phases.evaluation) +
@@ -73,7 +78,7 @@ std::string Describe(const Options& options) {
     if (options.spec.slow_act == SlowAct::kReplace) text += " replaces";
     text += ")";
   }
-  text += PhasesText(options.phases) + (options.checks.is_used ? " checks" : "");
+  text += PhasesText(options.phases) + ChecksText(options.checks);
   if (options.plan.is_used) {
     text += " plan(memory=";
     for (const uint64_t bytes : options.plan.memory) text += std::to_string(bytes >> 30) + "G";

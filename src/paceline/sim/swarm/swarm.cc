@@ -154,6 +154,16 @@ void DrawPace(Prng& prng, const Overrides& overrides, PaceOptions& pace) {
   if (is_drawn && is_slow) pace.slow_rank = rank;
 }
 
+// Every fifth run has checks, and half of those test the links.
+void DrawChecks(Prng& prng, Prng& links, const Overrides& overrides, CheckOptions& checks) {
+  const auto is_asked = [&overrides](std::string_view fault) {
+    return std::ranges::find(overrides.only, fault) != overrides.only.end();
+  };
+  checks.has_links = links.Chance(1, 2) || is_asked("dead_port");
+  checks.is_used = prng.Chance(1, 5) || is_asked("bad_node") || is_asked("dead_port");
+  checks.has_links = checks.has_links && checks.is_used;
+}
+
 // In every third run the rings tell the time by phase.
 void DrawPhases(Prng& prng, const Overrides& overrides, PhaseOptions& phases) {
   phases.is_told = prng.Chance(1, 3) || overrides.canary == Canary::kSwapPhases;
@@ -325,6 +335,7 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   Prng checks = prng.Fork();
   Prng replacing = prng.Fork();
   Prng phases = prng.Fork();
+  Prng links = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
@@ -333,8 +344,7 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   DrawPhases(phases, overrides, options.phases);
   DrawPlan(plan, overrides, options);
   if (overrides.canary != Canary::kBlameFast) DrawReplacing(replacing, overrides.canary, options);
-  options.checks.is_used =
-      checks.Chance(1, 5) || std::ranges::find(overrides.only, "bad_node") != overrides.only.end();
+  DrawChecks(checks, links, overrides, options.checks);
   DrawStrikes(strikes, overrides, options);
   DrawLasting(lasting, overrides, options);
   options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, overrides, options);

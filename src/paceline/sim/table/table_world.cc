@@ -120,12 +120,12 @@ class TableWorld {
   // Starts a process for each wanted task that has none, and ends those of other tasks. `anew`:
   // also for tasks whose server has died.
   void Place(bool anew) {
-    std::vector<Task> tasks;
-    std::vector<Task> started;
+    std::vector<paceline::Task> tasks;
+    std::vector<paceline::Task> started;
     for (const Rank rank : core::WantedTasks(state_)) {
       const auto known = std::find_if(state_.tasks.begin(), state_.tasks.end(),
                                       [&](const auto& one) { return one.task.rank == rank; });
-      Task task{.rank = rank, .generation = state_.generation.next()};
+      paceline::Task task{.rank = rank, .generation = state_.generation.next()};
       const bool is_server = KindOfTask(rank) == TaskKind::kPs;
       const bool is_dead =
           is_server && known != state_.tasks.end() && !servers_.contains(NumberOfTask(rank));
@@ -142,15 +142,15 @@ class TableWorld {
     Record(core::TasksPlaced{.tasks = tasks, .reason = "placed"});
     for (auto it = servers_.begin(); it != servers_.end();) {
       const uint32_t number = it->first;
-      const bool is_wanted = std::any_of(tasks.begin(), tasks.end(), [&](const Task& task) {
-        return task.rank == TaskRank(TaskKind::kPs, number);
-      });
+      const bool is_wanted = std::any_of(
+          tasks.begin(), tasks.end(),
+          [&](const paceline::Task& task) { return task.rank == TaskRank(TaskKind::kPs, number); });
       it = is_wanted ? std::next(it) : servers_.erase(it);
     }
-    for (const Task& task : started) StartServer(task);
+    for (const paceline::Task& task : started) StartServer(task);
   }
 
-  void StartServer(const Task& task) {
+  void StartServer(const paceline::Task& task) {
     const uint32_t number = NumberOfTask(task.rank);
     auto server = std::make_unique<SimTableServer>(number, task.generation.value(),
                                                    core::NewsFor(state_), &disk_);

@@ -10,7 +10,6 @@
 namespace paceline::wire {
 namespace {
 
-constexpr auto kAnswerPatience = std::chrono::seconds(20);
 constexpr size_t kReadAhead = size_t{256} << 10;
 
 DialDeadline In(Duration duration) {
@@ -31,8 +30,8 @@ absl::StatusOr<std::unique_ptr<BulkClient>> BulkClient::Dial(const BulkTarget& t
   return std::unique_ptr<BulkClient>(new BulkClient(std::move(socket)));
 }
 
-absl::StatusOr<BulkAnswer> BulkClient::Ask(const BulkRequest& request) {
-  const DialDeadline until = std::chrono::steady_clock::now() + kAnswerPatience;
+absl::StatusOr<BulkAnswer> BulkClient::Ask(const BulkRequest& request, Duration patience) {
+  const DialDeadline until = In(patience);
   const std::string text = EncodeBulk(request);
   RETURN_IF_ERROR(socket_->Write(text.data(), text.size(), until));
   uint32_t size = 0;

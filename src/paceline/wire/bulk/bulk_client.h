@@ -26,6 +26,7 @@ class BulkClient {
   // What agents wait for: a host that they call, and the bytes of one chunk.
   static constexpr Duration kDialTimeout = Duration::Seconds(5);
   static constexpr Duration kReadTimeout = Duration::Seconds(30);
+  static constexpr Duration kAnswerPatience = Duration::Seconds(20);
 
   // Connects; then both sides have proved that they know the job's token. UNAVAILABLE: no process
   // answers. PERMISSION_DENIED: a process without the token answers. The process must ignore
@@ -35,8 +36,9 @@ class BulkClient {
                                                           const BulkTls& tls, Duration timeout);
 
   // Requests an image, whose bytes follow from the requested chunk on. Read all of them before the
-  // next call. INVALID_ARGUMENT: the answer is malformed. UNAVAILABLE: the connection broke.
-  absl::StatusOr<BulkAnswer> Ask(const BulkRequest& request);
+  // next call. INVALID_ARGUMENT: the answer is malformed. UNAVAILABLE: the connection broke, or no
+  // answer came within `patience`.
+  absl::StatusOr<BulkAnswer> Ask(const BulkRequest& request, Duration patience = kAnswerPatience);
   // UNAVAILABLE if the bytes do not come within `patience`.
   absl::Status Read(std::byte* to, size_t bytes, Duration patience);
 

@@ -19,6 +19,7 @@ constexpr size_t kWhyBytesMax = 512;
 // Values of a request's second word.
 constexpr uint32_t kCopy = 1;
 constexpr uint32_t kStored = 2;
+constexpr uint32_t kTest = 3;
 static_assert(kStoredChunkTextMax + 64 <= kBulkRequestBytesMax);
 
 absl::Status Bad(std::string_view why) {
@@ -54,6 +55,11 @@ std::string EncodeBulk(const BulkRequest& request) {
     AppendNumber(&text, kStored);
     return WithLength(text + EncodeChunk(*request.stored));
   }
+  if (request.is_test) {
+    AppendNumber(&text, uint32_t{0});
+    AppendNumber(&text, kTest);
+    return WithLength(std::move(text));
+  }
   AppendNumber(&text, request.rank.value());
   AppendNumber(&text, request.is_copy ? kCopy : uint32_t{0});
   AppendNumber(&text, request.saved.generation);
@@ -75,6 +81,11 @@ absl::StatusOr<BulkRequest> ParseBulkRequest(std::string_view bytes) {
     request.stored = ParseChunk(taker.Bytes(taker.left()));
     if (!request.stored.has_value()) return Bad("there is no such chunk");
     if (request.rank != Rank(0)) return Bad("a chunk of storage is of no rank");
+    return request;
+  }
+  if (flags == kTest) {
+    if (request.rank != Rank(0) || !taker.is_whole()) return Bad("a test of a link is of no rank");
+    request.is_test = true;
     return request;
   }
   request.is_copy = flags == kCopy;

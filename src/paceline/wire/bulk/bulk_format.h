@@ -58,6 +58,8 @@ struct BulkRequest {
   uint64_t first_chunk = 0;  // counted over the file's chunks, then the notes'
   // Instead of the above: a chunk of a file in storage, sent as an image of one chunk.
   std::optional<StoredChunk> stored = {};
+  // Instead of the above: one chunk of any bytes, to test the link.
+  bool is_test = false;
   bool operator==(const BulkRequest&) const = default;
 };
 // With its length first.

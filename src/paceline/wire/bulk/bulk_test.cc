@@ -313,6 +313,9 @@ TEST(BulkFormat, WhatIsWrittenIsRead) {
   ASSERT_TRUE(asked.ok()) << asked.status();
   EXPECT_EQ(*asked, chunk);
   const BulkAnswer answer{BulkAnswer::Kind::kImage, "", {4, 5'000'000, 100, 10, 1, 2, {1, 2, 3}}};
+  const auto test = ParseBulkRequest(EncodeBulk(BulkRequest{.is_test = true}).substr(4));
+  ASSERT_TRUE(test.ok()) << test.status();
+  EXPECT_EQ(*test, BulkRequest{.is_test = true});
   const auto read = ParseBulkAnswer(EncodeBulk(answer).substr(4));
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, answer);

@@ -26,7 +26,7 @@ struct StreamBroken {
 };
 using AgentStreamEvent =
     std::variant<StreamOpened, StreamBroken, Welcome, Pace, Assignment, Refusal, CheckpointOrder,
-                 EvidenceOrder, JournalBytes, JournalWanted, RingsWanted>;
+                 EvidenceOrder, JournalBytes, JournalWanted, RingsWanted, LinkTry>;
 
 struct AgentStreamOptions {
   std::string address;              // of the master, host:port

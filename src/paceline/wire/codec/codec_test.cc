@@ -191,6 +191,7 @@ class Draw {
         core::TasksScaled{7, 5, Text()},
         core::TablesMoved{1, 2, {3, 4095}, Text()},
         core::NodeCheckOrdered{node, Name(), 2, Flag(), Text()},
+        core::PairsJudged{4, 6, Time(), 0.5, {"n1"}, {{"n2", "n3", Text()}}, {}, {"n4"}},
         core::DrillStruck{node, Name(), generation, Flag(), Rank(7), Text(), DrillLoss::kNode},
         Past(),
         core::NodeNoticed{node, Name(), Instant() + Time(), Step(), Text()},

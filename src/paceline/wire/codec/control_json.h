@@ -9,8 +9,8 @@
 namespace paceline::wire {
 
 // {"schema","job":{id,name,phase,pending,exit_code,final_reason,age_seconds,goodput,restarts,
-//  failures,step,steps_per_second,since_step_seconds,steps_total,loss,last_seq,excluded_hosts},
-//  "master":{pid,incarnation,journal},"world":{generation,size},
+//  failures,step,steps_per_second,since_step_seconds,steps_total,loss,last_seq,excluded_hosts,
+//  links},"master":{pid,incarnation,journal},"world":{generation,size},
 //  "nodes":[{id,name,state,reason,address,agent_pid,connected,silent_ms,seat,
 //  generation,"ranks":[{rank,local_rank,pid,generation,state,step,step_count,saved_step,loss,
 //  exit}]}]}

@@ -4,6 +4,7 @@
 #include "paceline/wire/codec/decode.h"
 #include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/from_proto.h"
+#include "paceline/wire/codec/link_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/size_proto.h"
@@ -167,6 +168,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kTasksScaled, TasksScaled, tasks_scaled)
     FACT(kTablesMoved, TablesMoved, tables_moved)
     FACT(kNodeCheckOrdered, NodeCheckOrdered, node_check_ordered)
+    FACT(kPairsJudged, PairsJudged, pairs_judged)
     FACT(kDrillStruck, DrillStruck, drill_struck)
     FACT(kNodeNoticed, NodeNoticed, node_noticed)
     FACT(kPastRemembered, PastRemembered, past_remembered)

@@ -31,7 +31,7 @@
 #define PACELINE_EVIDENCE(F) F(generation) F(round)
 #define PACELINE_NODE_REPORT(F) F(name) F(boot_id) F(agent_incarnation) F(agent_pid) F(address) \
   F(host) F(slots) F(incarnation) F(store_port) F(version_major) F(version_minor) F(job_id) \
-  F(term) F(generation)
+  F(term) F(generation) F(bulk)
 #define PACELINE_NODE_CHECK(F) F(state) F(reason) F(numbers) F(round)
 #define PACELINE_JOURNAL_PIECE(F) F(term) F(from) F(is_whole)
 #define PACELINE_JOURNAL_HELD(F) F(taken)
@@ -64,6 +64,10 @@
 #define PACELINE_NODE_EVICTED(F) F(node) F(name) F(reason) F(host)
 #define PACELINE_NODE_CHECKED(F) F(node) F(name) F(ok) F(reason) F(numbers) F(round)
 #define PACELINE_NODE_CHECK_ORDERED(F) F(node) F(name) F(round) F(is_slow) F(reason)
+#define PACELINE_LINK_TRY(F) F(round) F(peer) F(address) F(chunks)
+#define PACELINE_LINK_TESTED(F) F(round) F(peer) F(gb_s) F(problem)
+#define PACELINE_PAIRS_JUDGED(F) F(nodes) F(pairs) F(took) F(slowest)
+#define PACELINE_PAIR_LINK(F) F(a) F(b) F(problem)
 #define PACELINE_DRILL_STRUCK(F) F(node) F(name) F(generation) F(has_rank) F(rank) F(kind) \
   F(loss) F(reason)
 #define PACELINE_RANK_FAILED(F) F(node) F(node_name) F(generation) F(rank) F(step) F(step_count) \

@@ -7,6 +7,7 @@
 #include "paceline/wire/codec/decode.h"
 #include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/evidence_proto.h"
+#include "paceline/wire/codec/link_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/ring_proto.h"
@@ -177,6 +178,7 @@ absl::Status FromProto(const pb::NodeReport& from, NodeReport* to) {
   RETURN_IF_ERROR(CheckName(to->name, "name"));
   if (!to->job_id.empty()) RETURN_IF_ERROR(CheckName(to->job_id, "job_id"));
   RETURN_IF_ERROR(CheckAddress(to->address, "address"));
+  RETURN_IF_ERROR(CheckAddress(to->bulk, "bulk"));
   RETURN_IF_ERROR(CheckPort(to->store_port, "store_port"));
   if (to->boot_id.size() > 128) return Invalid("boot_id", "is too long");
   if (to->slots > kRanksPerMessageMax) return Invalid("slots", "are too many");
@@ -227,6 +229,7 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
     RETURN_IF_ERROR(FromProto(slow, &to->slow.emplace_back()));
   }
   to->excluded_hosts.assign(from.excluded_hosts().begin(), from.excluded_hosts().end());
+  to->links.assign(from.links().begin(), from.links().end());
   for (const pb::TaskStatus& task : from.tasks()) {
     RETURN_IF_ERROR(FromProto(task, &to->tasks.emplace_back()));
   }
@@ -290,6 +293,9 @@ absl::StatusOr<AgentMessage> FromProto(const pb::AgentMessage& from) {
     case pb::AgentMessage::kRingPiece:
       RETURN_IF_ERROR(FromProto(from.ring_piece(), &to.emplace<RingPiece>()));
       return to;
+    case pb::AgentMessage::kLinkTested:
+      RETURN_IF_ERROR(FromProto(from.link_tested(), &to.emplace<LinkTested>()));
+      return to;
     case pb::AgentMessage::BODY_NOT_SET: break;
   }
   return Invalid("message", "is empty or of an unknown kind");
@@ -322,6 +328,9 @@ absl::StatusOr<MasterMessage> FromProto(const pb::MasterMessage& from) {
       return to;
     case pb::MasterMessage::kRingsWanted:
       RETURN_IF_ERROR(FromProto(from.rings_wanted(), &to.emplace<RingsWanted>()));
+      return to;
+    case pb::MasterMessage::kTryLink:
+      RETURN_IF_ERROR(FromProto(from.try_link(), &to.emplace<LinkTry>()));
       return to;
     case pb::MasterMessage::BODY_NOT_SET: break;
   }

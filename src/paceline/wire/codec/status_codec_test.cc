@@ -45,6 +45,7 @@ TEST(StatusCodec, AStatusSurvives) {
                         .commits = 4,
                         .storage_age = Duration::Seconds(5)};
   status.excluded_hosts = {"host3", "host4"};
+  status.links = {"the link between n1 and n2 may be bad: no route to host"};
   status.hang = HangStatus{.seq = 3, .ranks = {1, 2}, .sentence = "Ranks 1 and 2 do not go on."};
   pb::JobStatus message;
   ToProto(status, &message);

@@ -6,6 +6,7 @@
 #include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/encode.h"
 #include "paceline/wire/codec/evidence_proto.h"
+#include "paceline/wire/codec/link_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/ring_proto.h"
@@ -370,6 +371,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   for (const SlowStatus& slow : from.slow) ToProto(slow, to->add_slow());
   for (const TaskStatus& task : from.tasks) ToProto(task, to->add_tasks());
   for (const std::string& host : from.excluded_hosts) to->add_excluded_hosts(Encode(host));
+  for (const std::string& link : from.links) to->add_links(Encode(link));
   if (from.hang.has_value()) ToProto(*from.hang, to->mutable_hang());
   if (from.size.nodes_max > 0) ToProto(from.size, to->mutable_size());
   if (from.plan.generation > 0) ToProto(from.plan, to->mutable_plan());

@@ -76,6 +76,7 @@ void AgentConnection::Send(MasterMessage message) {
     if (auto* piece = std::get_if<JournalBytes>(&message)) journal_piece_ = std::move(*piece);
     if (auto* wanted = std::get_if<JournalWanted>(&message)) journal_wanted_ = *wanted;
     if (auto* rings = std::get_if<RingsWanted>(&message)) rings_wanted_.push_back(*rings);
+    if (auto* order = std::get_if<LinkTry>(&message)) try_link_ = std::move(*order);
     if (auto* assignment = std::get_if<Assignment>(&message)) assignment_ = std::move(*assignment);
     if (auto* refusal = std::get_if<Refusal>(&message)) refusal_ = std::move(*refusal);
   });
@@ -100,8 +101,8 @@ bool AgentConnection::TakeNext(v1::MasterMessage* message) {
   // The assignment last, because an agent that must leave first has to know which images still go
   // to storage.
   return take(welcome_) || take(pace_) || take(checkpoint_) || take(assignment_) ||
-         take(evidence_) || take(stacks_) || take(journal_wanted_) || take(journal_piece_) ||
-         take_rings() || take(refusal_);
+         take(evidence_) || take(stacks_) || take(try_link_) || take(journal_wanted_) ||
+         take(journal_piece_) || take_rings() || take(refusal_);
 }
 
 void AgentConnection::OnDone() {

@@ -94,6 +94,7 @@ class AgentConnection final : public ServerStream<v1::AgentMessage, v1::MasterMe
   std::deque<RingsWanted> rings_wanted_;       // bounded by the host
   std::optional<JournalBytes> journal_piece_;  // the next one follows its answer
   std::optional<JournalWanted> journal_wanted_;
+  std::optional<LinkTry> try_link_;
   std::optional<Assignment> assignment_;
   std::optional<Refusal> refusal_;
 };
