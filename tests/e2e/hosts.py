@@ -197,6 +197,17 @@ def again(hosts: Sequence[Host]) -> list[Host]:
     return made
 
 
+def bulk_port(job: Job, node: str) -> int:
+    """Of the channel by which other hosts fetch from this node."""
+    log = job.run_dir / "logs" / node / "agent.log"
+
+    def told() -> re.Match[str] | None:
+        said = log.read_text() if log.exists() else ""
+        return re.search(r"\bpeers address=\S+:(\d+)", said)
+
+    return int(eventually(told, f"{node} listens", job=job)[1])
+
+
 def fetched(host: Host) -> list[dict[str, str]]:
     """What the host's agent fetched, oldest first."""
     log = host.job.run_dir / "logs" / host.name / "agent.log"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from free_ports import free_port
+from hosts import bulk_port
 from job import SCRIPTS, TOGETHER, Job, JsonDict, eventually
 
 MakeJob = Callable[[str], Job]
+PIDFD_GETFD = 438  # the number of the system call
 
 # A check as a user writes it: this "broken" host lacks a GPU.
 CHECK = """#!/bin/sh
@@ -110,6 +115,71 @@ def test_a_host_is_measured(job: Job) -> None:
         numbers = json.loads(event["details"]["numbers"])["host"]
         assert set(numbers) == {"matmul_gflops", "memory_gb_s", "disk_mb_s", "loopback_gb_s"}
         assert min(numbers.values()) > 0, event
+    (judged,) = job.events("pairs_judged")
+    assert judged["details"]["pairs"] == "1" and judged["details"]["doubtful_links"] == "", judged
+    assert "all are good" in judged["sentence"], judged
+    assert "link" not in job.stderr, job.stderr
+
+
+# The checks of all hosts end when the test has struck.
+HELD = """#!/bin/sh
+while [ ! -e go ]; do sleep 0.1; done
+echo '{"ok": true}'
+"""
+
+
+def close_port(pid: int, port: int) -> None:
+    """Ends the listening of another process on that port: the kernel refuses all who connect."""
+    listening = next(
+        fields[9] for fields in map(str.split, Path("/proc/net/tcp").read_text().splitlines()[1:])
+        if fields[1].endswith(f":{port:04X}") and fields[3] == "0A")
+    number = next(int(entry.name) for entry in Path(f"/proc/{pid}/fd").iterdir()
+                  if os.readlink(entry) == f"socket:[{listening}]")
+    libc = ctypes.CDLL(None, use_errno=True)
+    handle = os.pidfd_open(pid)
+    taken = libc.syscall(PIDFD_GETFD, handle, number, 0)
+    os.close(handle)
+    if taken < 0:
+        pytest.skip("A DEAD PORT NOT TESTED: the kernel gives nobody another process's socket")
+    with socket.socket(fileno=taken) as listener:
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_host_to_which_no_other_can_connect_stays_out(job: Job) -> None:
+    check = write_check(job, HELD)
+    job.env |= {"PACELINE_CHECK_TIMEOUT": "300s", **TOGETHER}
+    job.be_patient().start_steps(
+        ["--standalone", "--local-nodes", "3", "--nnodes", "3", "--spares", "1",
+         "--nproc-per-node", "1", "--replace-nodes", "off", "--node-check", "--check", str(check)],
+        steps=1_000_000)
+    for node in ("node0", "node1", "node2", "node3"):
+        eventually(lambda node=node: job.node(node), f"{node} is here", job=job)
+    broken = job.node("node1")
+    assert broken is not None
+    close_port(broken["agent_pid"], bulk_port(job, "node1"))
+    (job.directory / "go").touch()
+    ranks = job.until_stepping(3)
+    assert {rank["node"] for rank in ranks.values()} == {"node0", "node2", "node3"}
+
+    # The last one to come is tested when the others have their ranks, and may be node1.
+    def taken_out() -> JsonDict | None:
+        node = job.node("node1")
+        return node if node is not None and node["state"] == "evicted" else None
+
+    evicted = eventually(taken_out, "it is taken out", job=job)
+    reason = "failed its checks: links: its tests with node"
+    assert evicted["reason"].startswith(reason), evicted
+    assert " fetches nothing from node1: " in evicted["reason"], evicted
+    assert evicted["reason"].endswith(": nobody answers"), evicted
+    judged = job.events("pairs_judged")
+    assert {event["details"]["bad"] for event in judged} - {""} == {"node1"}, judged
+    assert not any(event["details"]["bad_links"] for event in judged), judged
+    at = ["--job", str(job.run_dir)]
+    status = " ".join(job.command("status", *at).stdout.split())
+    assert reason in status, status
+    told = job.command("why", *at)
+    why = " ".join((told.stdout + told.stderr).split())
+    assert reason in why, why
 
 
 def test_two_checks_of_one_name_are_refused(job: Job) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 from pathlib import Path
 
 import pytest
-from hosts import Host, again, fetched, needs_hosts, start, until_state
+from hosts import Host, again, bulk_port, fetched, needs_hosts, start, until_state
 from job import SCRIPTS, eventually
 
 pytest.importorskip("torch", reason="checkpoints are of torch's tensors here")
@@ -95,20 +94,14 @@ def test_a_lost_host_costs_a_fetch(hosts: list[Host]) -> None:
     assert not first.job.events("checkpoint_committed")[:-1], "storage had no part in it"
 
 
-def bulk_port(host: Host) -> int:
-    log = (host.job.run_dir / "logs" / host.name / "agent.log").read_text()
-    found = re.search(r"\bpeers address=\S+:(\d+)", log)
-    assert found is not None, log
-    return int(found[1])
-
-
 def test_a_step_with_its_copies_stays_while_the_next_is_copied(hosts: list[Host]) -> None:
     """A host is lost in the middle of copying, many saves after the step that has its copies."""
     first, second, _third = hosts
     start_pair_and_spare(hosts, "--cut", *RARELY, "--pace", "0.02")
     for host in (first, second):
         until_fetched(host, 30)
-        host.slow_down(bulk_port(host), "2mbit")  # 200 kB take a second, or thirty saves
+        # 200 kB take a second, or thirty saves.
+        host.slow_down(bulk_port(host.job, host.name), "2mbit")
     newest = max(int(fetched(host)[-1]["step"]) for host in (first, second))
     for host in (first, second):
         until_fetched(host, newest + 1)
