@@ -70,6 +70,24 @@ def make_llama() -> nn.Module:
     )
 
 
+def make_gpt2(dropout: float) -> nn.Module:
+    """One whose head shares the weight of its embedding: the first and the last stage have it."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    return GPT2LMHeadModel(
+        GPT2Config(
+            n_embd=WIDTH,
+            n_layer=4,
+            n_head=4,
+            vocab_size=WORDS,
+            n_positions=LENGTH,
+            embd_pdrop=dropout,
+            attn_pdrop=dropout,
+            resid_pdrop=dropout,
+        )
+    )
+
+
 class Sentences:
     """Sequences of words that follow a rule; each place is to be told what was three before."""
 
@@ -105,6 +123,8 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--virtual-stages", type=int, default=1, help="chunks of a stage's layers")
     parser.add_argument("--split", type=int, default=1, help="ranks that share the vocabulary")
     parser.add_argument("--llama", action="store_true", help="a model of transformers")
+    parser.add_argument("--gpt2", action="store_true", help="one with a shared weight")
+    parser.add_argument("--shard", action="store_true", help="replicas divide the state")
     parser.add_argument("--tensor", type=int, default=1, help="ranks that share its blocks")
     parser.add_argument("--sequence", action="store_true", help="they divide sequences, too")
     parser.add_argument("--schedule", default="", help="of a pipeline, such as zero-bubble")
@@ -121,12 +141,20 @@ def wishes_of(args: argparse.Namespace) -> dict[str, list[int | str]]:
         wishes["pipeline"] = [args.pipeline]
     if args.llama:
         wishes["tensor"], wishes["sequence"] = [args.tensor], [int(args.sequence)]
+    if args.shard:
+        wishes["shard"] = [1]
     for axis in ("schedule", "recompute"):
         if value := getattr(args, axis):
             wishes[axis] = [value]
     if args.virtual_stages > 1:
         wishes["virtual_stages"] = [args.virtual_stages]
     return wishes
+
+
+def model_of(args: argparse.Namespace) -> nn.Module:
+    if args.gpt2:
+        return make_gpt2(args.dropout)
+    return make_llama() if args.llama else make_model(args.dropout, args.split)
 
 
 def main() -> None:
@@ -140,7 +168,7 @@ def main() -> None:
     rank, is_first = int(os.environ.get("RANK", "0")), pl.generation() <= 1
     with pl.Checkpointer(args.checkpoint, every=5) as checkpointer:
         job = parallel.parallelize(
-            make_llama() if args.llama else make_model(args.dropout, args.split),
+            model_of(args),
             optimizer=lambda parameters: torch.optim.AdamW(parameters, lr=3e-3),
             loss=loss_of,
             example=(words, words),

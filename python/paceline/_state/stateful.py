@@ -50,3 +50,8 @@ def holds_part(value: object) -> bool:
 def holds_nothing(value: object) -> bool:
     """Whether an entry of the state is that of a rank without a part of the model."""
     return getattr(value, "holds_nothing", False) is True
+
+
+def holds_copies(value: object) -> bool:
+    """Whether a module only repeats weights that other modules save under names of their own."""
+    return getattr(value, "holds_copies", False) is True

@@ -8,6 +8,7 @@ from torch.nn.parameter import is_lazy
 from torch.optim import Optimizer
 
 from paceline._state.save_plan import Leaf, SavePlan, State
+from paceline._state.stateful import holds_copies
 from paceline._state.torch_wrappers import PlainNames, bare
 from paceline.errors import CheckpointError
 
@@ -30,9 +31,10 @@ class Named:
 
 
 def module_tensors(module: torch.nn.Module, plan: SavePlan | None) -> list[Named]:
-    """Everything in the module's state_dict."""
+    """Everything in the module's state_dict but copies of what another rank saves."""
     names = PlainNames(module)
     homes: dict[str, tuple[dict[object, object], str]] = {}
+    copies: set[str] = set()
     for start, one in names.modules:
         for held in (one._parameters, one._buffers):  # pyright: ignore[reportPrivateUsage]
             holder = cast("dict[object, object]", held)
@@ -40,6 +42,8 @@ def module_tensors(module: torch.nn.Module, plan: SavePlan | None) -> list[Named
                 plan.watch(holder)
             for name in held:
                 homes[start + name] = (holder, name)
+        if holds_copies(one):
+            copies |= {start + name for name, _ in one.named_parameters(recurse=False)}
         children = cast("dict[object, object]", one._modules)  # pyright: ignore[reportPrivateUsage]
         if plan is not None:
             plan.watch(children)
@@ -48,6 +52,8 @@ def module_tensors(module: torch.nn.Module, plan: SavePlan | None) -> list[Named
     plain = names.table(state)
     found: list[Named] = []
     for name, tensor in state.items():
+        if name in copies:
+            continue
         home = homes.get(name)
         if home is not None and home[0].get(home[1]) is tensor:
             found.append(Named(plain[name], name, tensor, *home))

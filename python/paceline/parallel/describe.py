@@ -24,7 +24,7 @@ from paceline.parallel.asked import Asked, asked_of
 from paceline.parallel.batch import Loss
 from paceline.parallel.errors import PlanError
 from paceline.parallel.given import must_be_made
-from paceline.parallel.layers import Layers, layers_of, shared_between
+from paceline.parallel.layers import Layers, layers_of, shared_between, ties_of
 from paceline.parallel.tensor import Division, division_of, split_of
 from paceline.parallel.trace import FEW, MORE, Seen, trace
 
@@ -72,6 +72,7 @@ class Study:
     rows: list[Json]  # rows of the summary, one for each layer
     few: list[Seen]
     more: list[Seen]
+    ties: list[list[str]]  # as `ties_of` has them
 
 
 def study(
@@ -89,14 +90,16 @@ def study(
     """
     arguments.one_of("describe", "precision", precision, PRECISIONS)
     layers = layers_of(model)
+    ties = ties_of(model, layers)
     asked, division = asked_of(model, layers, world_size), division_of(model)
     few, more = (
         trace(model, layers, example, loss, precision=precision, samples=size)
         for size in (FEW, MORE)
     )
-    cuts = asked.cuts | _cuts(model, layers, few)
+    cuts = asked.cuts | _cuts(model, layers, few, ties)
     rows = [_row(model, layers, place, few, more, cuts) for place in range(len(few))]
     _add_loose(model, layers, rows)
+    _add_copies(model, ties, rows)
     _add_splits(model, layers, division, rows)
     summary = {
         "schema": SCHEMA,
@@ -110,7 +113,7 @@ def study(
         "sequence_divides": _tokens(rows, few),
     }
     _must_be_small(summary, type(model).__qualname__)
-    return Study(summary, layers, division, asked, rows, few, more)
+    return Study(summary, layers, division, asked, rows, few, more, ties)
 
 
 def text_of(summary: Json) -> str:
@@ -186,6 +189,13 @@ def _add_loose(model: nn.Module, layers: Layers, rows: list[Json]) -> None:
     rows[0]["parameters"] += sum(one.numel() for one in loose)
 
 
+def _add_copies(model: nn.Module, ties: list[list[str]], rows: list[Json]) -> None:
+    """Tell how many parameters of the first layer the last one uses too."""
+    shared = [model.get_parameter(names[0]) for names in ties]
+    if copied := sum(one.numel() for one in shared if one.requires_grad):
+        rows[-1]["copied"] = copied
+
+
 def _add_splits(model: nn.Module, layers: Layers, division: Division, rows: list[Json]) -> None:
     """Add the parts of a layer that ranks can divide."""
     for name, module, row in zip(layers.names, layers.of(model), rows, strict=True):
@@ -194,7 +204,9 @@ def _add_splits(model: nn.Module, layers: Layers, division: Division, rows: list
             row["tensor"] = split
 
 
-def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
+def _cuts(
+    model: nn.Module, layers: Layers, seen: list[Seen], ties: list[list[str]]
+) -> dict[int, str]:
     """For each layer after which no stage may end, the reason."""
     cuts: dict[int, str] = {}
     for place, one in enumerate(seen[:-1]):
@@ -204,7 +216,10 @@ def _cuts(model: nn.Module, layers: Layers, seen: list[Seen]) -> dict[int, str]:
             cuts[place] = f"the first dimension of {layers.told(place)}'s output is no batch"
         elif one.calls != 1:
             cuts[place] = f"{layers.told(place)} is called {one.calls} times"
-    for places in shared_between(model, layers).values():
+    copied = {id(model.get_parameter(names[0])) for names in ties}
+    for one, places in shared_between(model, layers).items():
+        if one in copied:
+            continue
         names = f"{layers.told(places[0])} and {layers.told(places[-1])}"
         for place in range(places[0], places[-1]):
             cuts[place] = f"{names} share weights"
@@ -242,7 +257,9 @@ def _follow(rows: list[Json], first: int, place: int) -> bool:
     """
     a, b = rows[first], rows[place]
     keys = ("flops", "parameters", "output")
-    if any(a[key] != b[key] for key in keys) or a.get("cut") != b.get("cut"):
+    if any(a[key] != b[key] for key in keys):
+        return False
+    if any(a.get(key) != b.get(key) for key in ("cut", "copied")):
         return False
     splits = [one.get("tensor", {}) for one in (a, b)]
     keys = ("parameters", "exchanges", "sequence")

@@ -11,7 +11,7 @@ from typing import Any, Literal, cast
 
 from torch import nn
 
-from paceline.parallel import planner
+from paceline.parallel import own_plans, planner
 
 Kind = Literal["sequential", "transformers", "modules", "whole"]
 
@@ -23,6 +23,10 @@ class Layers:
     names: list[str]
     kind: Kind
     no_pipeline: str  # why the model has no pipeline, as one sentence; "" if it has one
+    # Modules between the first and the second layer, which run in the first stage alone: those
+    # whose outputs the model adds to the first layer's, and those through which the sum passes.
+    added: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
 
     def told(self, place: int) -> str:
         """The layer in a sentence: "layer 3", or "model.layers.3"."""
@@ -59,13 +63,15 @@ def _of_transformers(model: nn.Module) -> Layers | None:
     """The layers of a model of transformers, whose pipeline plan lists the modules in their
     order.
     """
-    plan = getattr(getattr(model, "config", None), "base_model_pp_plan", None)
+    config, kind = config_of(model), type(model).__qualname__
+    plan = getattr(config, "base_model_pp_plan", None)
+    own = own_plans.plan_of(str(getattr(config, "model_type", "")))
     base = getattr(model, "base_model", None)
-    if not isinstance(plan, dict) or not plan or not isinstance(base, nn.Module):
+    if not (own or (isinstance(plan, dict) and plan)) or not isinstance(base, nn.Module):
         return None
     prefix = "" if base is model else f"{cast('Any', model).base_model_prefix}."
     names: list[str] = []
-    for key in cast("dict[str, Any]", plan):
+    for key in own.layers if own else cast("dict[str, Any]", plan):
         try:
             module = base.get_submodule(key)
         except AttributeError:
@@ -73,12 +79,12 @@ def _of_transformers(model: nn.Module) -> Layers | None:
         names += [f"{prefix}{name}" for name in _inside(key, module)]
     heads = [name for name, one in model.named_children() if base is not model and one is not base]
     known = cast("dict[str, Any]", getattr(type(model), "_pp_plan", None) or {})
-    foreign = [name for name in heads if name not in known]
+    foreign = [one for one in heads if one not in (own.heads.get(kind, ()) if own else known)]
     names += heads
-    if foreign:
-        why = f"transformers names no pipeline plan for {foreign[0]} of {type(model).__qualname__}"
-        return Layers(names, "transformers", why)
-    return Layers(names, "transformers", "")
+    why = f"transformers names no pipeline plan for {foreign[0]} of {kind}" if foreign else ""
+    added, passed = (own.added, own.passed) if own else ((), ())
+    return Layers(names, "transformers", why, tuple(f"{prefix}{one}" for one in added),
+                  tuple(f"{prefix}{one}" for one in passed))  # fmt: skip
 
 
 def config_of(model: nn.Module) -> Any:
@@ -131,3 +137,23 @@ def shared_between(model: nn.Module, layers: Layers) -> dict[int, list[int]]:
         for one in {id(parameter) for parameter in module.parameters()}:
             found.setdefault(one, []).append(place)
     return {one: places for one, places in found.items() if len(places) > 1}
+
+
+def ties_of(model: nn.Module, layers: Layers) -> list[list[str]]:
+    """Parameters that only the first and the last layer hold: all names of each, in the model's
+    order.
+
+    In a pipeline, the last stage has a copy of them. Layers that share whole modules have none,
+    because buffers of these would need a copy too.
+    """
+    modules = layers.of(model)
+    if len(modules) < 2 or set(modules[0].modules()) & set(modules[-1].modules()):
+        return []
+    ends = {one for one, places in shared_between(model, layers).items()
+            if places == [0, len(modules) - 1]}  # fmt: skip
+    found: dict[int, list[str]] = {}
+    for name, one in model.named_parameters(remove_duplicate=False):
+        if id(one) in ends:
+            found.setdefault(id(one), []).append(name)
+    inside = tuple(f"{layers.names[place]}." for place in (0, -1))
+    return [names for names in found.values() if all(one.startswith(inside) for one in names)]

@@ -23,7 +23,7 @@ from paceline.parallel.batch import Loss
 from paceline.parallel.compiled import CHOICES, Compile, compile_blocks
 from paceline.parallel.describe import PRECISIONS, MakeOptimizer, Study, study, text_of
 from paceline.parallel.errors import PlanError
-from paceline.parallel.execute import Work, executor_for, must_take
+from paceline.parallel.execute import Work, executor_for, must_take, pairs_of
 from paceline.parallel.given import must_be_given, must_be_made
 from paceline.parallel.job import CORRECTED, Job, MakeScheduler, PlanNote, Whole
 from paceline.parallel.move import Mover, may_move, told_as
@@ -351,6 +351,9 @@ def _work(
     replicas = [[group(ranks) for ranks in plan.replicas(stage)] for stage in stages]
     parts = [[group(ranks) for ranks in plan.parts(stage)] for stage in stages]
     pipelines = [in_order(ranks) for ranks in plan.pipelines()]
+    copies = {}
+    if plan.is_pipeline and studied.ties:
+        copies = {rank: group(pair) for pair in pairs_of(plan) for rank in sorted(pair)}
     own = plan.place(talk.rank)
     return Work(
         model=model, study=studied, plan=plan, place=own, device=place, loss=loss, example=example,
@@ -358,6 +361,7 @@ def _work(
         replicas=None if own is None else replicas[own.stage][own.part],
         pipeline=None if own is None else pipelines[own.replica * plan.tensor + own.part],
         tensor=None if own is None else parts[own.stage][own.replica],
+        copies=copies.get(talk.rank),
     )  # fmt: skip
 
 

@@ -186,7 +186,8 @@ def costs_of(work: Work) -> list[Costs]:
     found: list[Costs] = []
     for row in work.study.rows:
         keep = row.get("selective", {"kept": row["saved"], "flops": 0})
-        found.append(Costs(row["flops"], row["saved"], row["parameters"] * width,
+        held = row["parameters"] + row.get("copied", 0)  # each stage holds its copy
+        found.append(Costs(row["flops"], row["saved"], held * width,
                            max(0, row["saved"] - keep["kept"]), keep["flops"]))  # fmt: skip
     return found
 

@@ -184,6 +184,9 @@ class _Watch:
             after = module.register_forward_hook(self._after(place))
             self._stack.callback(before.remove)
             self._stack.callback(after.remove)
+        for name in self.layers.passed:
+            after = self.model.get_submodule(name).register_forward_hook(self._after(0))
+            self._stack.callback(after.remove)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -246,6 +249,8 @@ class _Watch:
         two layers would run once for each stage.
         """
         tensors = [one for one in tree_leaves(given) if isinstance(one, torch.Tensor)]
+        if self.layers.passed and place == 1 and self.seen[0].calls > 1:
+            return f"{self.layers.names[0]} is called {self.seen[0].calls} times"
         if not tensors or not _is_same(tensors[0], self._last):
             return f"the model computes something itself before {self.layers.names[place]}"
         if any(one.requires_grad for one in tensors[1:]):

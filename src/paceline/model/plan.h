@@ -49,6 +49,8 @@ struct LayerRow {
   std::string cut;          // why no stage may end after it; "": it may
   std::optional<TensorSplit> tensor;
   std::optional<SelectiveKeep> selective = {};
+  // Parameters of the first layer that this one uses too. In a pipeline it has a copy of them.
+  uint64_t copied = 0;
 };
 
 struct ParameterBytes {

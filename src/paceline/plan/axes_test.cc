@@ -45,6 +45,28 @@ TEST(Axes, DividedSequencesSaveMemoryAndSendAsMuch) {
   EXPECT_EQ(llama.rows[1].tensor->sequence->gathered, 2 * llama.rows[1].output);
 }
 
+TEST(Axes, TheLastStageHasACopyOfASharedWeight) {
+  const ModelSummary gpt = *SummaryOfPreset("gpt-1.5b", {});
+  const auto scene =
+      MakeScene(gpt, *ClusterFromLine("A100-80G:4", {}), {.global_batch = 8, .only = {}});
+  ASSERT_TRUE(scene.ok());
+  const auto load_of = [&](const Shape& shape) {
+    StageLoad load;
+    load.Add(*scene, scene->rows.back(), shape);
+    return load;
+  };
+  const Shape whole = {};
+  const Shape cut = {.pipeline = 2};
+  EXPECT_EQ(load_of(whole).parameters, 0);
+  const double copy = 50257 * 1600;
+  EXPECT_DOUBLE_EQ(load_of(cut).parameters, copy);
+  // Weight, gradient and two moments in fp32, and autocast's copy.
+  EXPECT_DOUBLE_EQ(MemoryOf(*scene, load_of(cut), cut).fixed, copy * (4 + 4 + 8 + 2));
+  EXPECT_EQ(ExchangeSeconds(*scene, load_of(whole), whole, 1), 0);
+  const double sum = ExchangeSeconds(*scene, load_of(cut), cut, 1);
+  EXPECT_NEAR(sum, copy * 4 / scene->cluster.inner.bandwidth, 0.1 * sum);
+}
+
 TEST(Axes, SequencesAreDividedOnlyAmongRanksThatShareLayers) {
   const ModelSummary llama = *SummaryOfPreset("llama-8b", {.sequence = 8190});
   const Cluster cluster = *ClusterFromLine("H100-80G:8", {});

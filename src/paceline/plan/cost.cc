@@ -23,6 +23,13 @@ struct LayerBytes {
   double output = 0;  // as the ranks hold it between layers
 };
 
+// The parameters of a layer on one rank.
+double ParametersOf(const LayerRow& layer, const Shape& shape) {
+  const auto divided = static_cast<double>(layer.tensor ? layer.tensor->parameters : 0);
+  const auto copied = static_cast<double>(shape.pipeline > 1 ? layer.copied : 0);
+  return Divided(static_cast<double>(layer.parameters), divided, shape.tensor) + copied;
+}
+
 bool Divides(const LayerRow& layer, const Shape& shape) {
   return shape.tensor > 1 && shape.sequence != 0 && layer.tensor && layer.tensor->sequence;
 }
@@ -106,8 +113,7 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   const auto parts = shape.tensor;
   const double flops = Divided(layer.flops, split.flops, parts);
   const LayerBytes bytes = BytesOf(scene, layer, shape);
-  const auto parameters =
-      Divided(static_cast<double>(layer.parameters), static_cast<double>(split.parameters), parts);
+  const double parameters = ParametersOf(layer, shape);
   const LinearTime compute = {
       .fixed = parameters * scene.bytes.compute / type.bandwidth + type.launch,
       .per_sample = flops / type.flops + scene.execution->moved * bytes.saved / type.bandwidth};
@@ -123,7 +129,7 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
   AddScaled(pass.forward, compute, 1);
   AddScaled(pass.forward, exchange, 1);
   AddScaled(pass.backward, compute, 2);
-  if (layer.parameters > 0) pass.weight.per_sample = flops / type.flops;
+  if (layer.parameters + layer.copied > 0) pass.weight.per_sample = flops / type.flops;
   double again = 0;  // exchanges of the forward pass that the backward pass repeats
   if (shape.recompute == static_cast<uint32_t>(Recompute::kFull)) {
     again = 1;
@@ -149,12 +155,11 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
 }
 
 void StageLoad::Add(const Scene& scene, const LayerRow& layer, const Shape& shape, uint32_t count) {
-  const TensorSplit split = layer.tensor.value_or(TensorSplit{});
-  const double own_parameters = Divided(static_cast<double>(layer.parameters),
-                                        static_cast<double>(split.parameters), shape.tensor);
+  const double own_parameters = ParametersOf(layer, shape);
   const LayerBytes bytes = BytesOf(scene, layer, shape);
   layers += count;
   parameters += own_parameters * count;
+  if (shape.pipeline > 1) copied += static_cast<double>(layer.copied) * count;
   kept += bytes.kept * count;
   parameters_most = std::max(parameters_most, own_parameters);
   again_most = std::max(again_most, bytes.again);
@@ -207,11 +212,13 @@ const Link& LinkOf(const Scene& scene, uint32_t ranks) {
   return ranks <= scene.cluster.node ? scene.cluster.inner : scene.cluster.outer;
 }
 
+namespace {
+
 // Gradients are exchanged layer by layer during the backward pass of the last micro-batch. Two
 // parts are not hidden: the last layer's exchange, and whatever takes longer than that pass. With
 // shards, each micro-batch gathers the parameters for both passes, and hides that in the same way.
 // In a pipeline, only the first forward pass of a step gathers.
-double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& shape,
+double ReplicaExchange(const Scene& scene, const StageLoad& load, const Shape& shape,
                        double micro_batch_seconds) {
   if (shape.data < 2 || load.layers == 0) return 0;
   const uint32_t neighbours = shape.data * shape.tensor;
@@ -236,6 +243,18 @@ double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& s
     return exposed(gather, forward) + exposed(scatter, backward);
   }
   return shape.micro_batches * (exposed(gather, forward) + exposed(gather + scatter, backward));
+}
+
+}  // namespace
+
+double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& shape,
+                       double micro_batch_seconds) {
+  const double replicas = ReplicaExchange(scene, load, shape, micro_batch_seconds);
+  if (load.copied == 0 || scene.devices < 2) return replicas;
+  // The gradients of both copies are summed behind all passes, so nothing hides that.
+  const double parts = shape.shard != 0 ? shape.data : 1;
+  const double copies = load.copied / parts * scene.bytes.gradient;
+  return replicas + AllReduceSeconds(copies, 2, LinkOf(scene, scene.devices));
 }
 
 double OptimizerSeconds(const Scene& scene, const StageLoad& load, const DeviceType& type,

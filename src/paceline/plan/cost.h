@@ -46,11 +46,12 @@ PassTime PassOf(const Scene& scene, const LayerRow& layer, const DeviceType& typ
 struct StageLoad {
   uint32_t layers = 0;
   double parameters = 0;       // number of parameters
+  double copied = 0;           // of them, those that another stage has too
   double kept = 0;             // bytes a sample that are kept between both passes
   double parameters_most = 0;  // of one layer
   double again_most = 0;       // bytes a sample of one layer that the backward pass computes again
   double edge = 0;  // bytes a sample of the output that is gathered where divided sequences end
-  // `count` layers of the row. Only `tensor`, `sequence` and `recompute` of the shape are used.
+  // `count` layers of the row. Of the shape, `data`, `shard` and `micro_batches` are not used.
   void Add(const Scene& scene, const LayerRow& layer, const Shape& shape, uint32_t count = 1);
 };
 

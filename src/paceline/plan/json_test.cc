@@ -202,9 +202,14 @@ TEST(Families, AConfigSaysWhetherItsHeadSharesAWeight) {
     const auto free = summary_of(config, R"(, "tie_word_embeddings": false)");
     ASSERT_TRUE(tied.ok() && free.ok()) << config;
     EXPECT_EQ(tied->rows.back().parameters, 0) << config;
-    EXPECT_NE(tied->no_pipeline, "") << config;
+    EXPECT_EQ(tied->rows.back().copied, 64 * 1000) << config;
+    EXPECT_EQ(tied->no_pipeline, "") << config;
     EXPECT_EQ(free->rows.back().parameters, 64 * 1000) << config;
+    EXPECT_EQ(free->rows.back().copied, 0) << config;
     EXPECT_EQ(free->no_pipeline, "") << config;
+    const auto again = ReadSummary(PrintSummary(*tied));
+    ASSERT_TRUE(again.ok()) << again.failure().message;
+    EXPECT_EQ(again->rows.back().copied, 64 * 1000) << config;
     EXPECT_FALSE(summary_of(config, R"(, "tie_word_embeddings": "no")").ok()) << config;
   }
   EXPECT_EQ(summary_of(configs[0], "")->rows.back().parameters, 0);
@@ -268,8 +273,9 @@ TEST(Families, APlanSaysWhatTheLibraryCannotDivide) {
   EXPECT_EQ(tensor[0], "a tensor plan for gpt2 models, which transformers does not have");
   EXPECT_TRUE(NeedsOf("llama", plan).empty());
   plan.stages.resize(2);
-  ASSERT_EQ(NeedsOf("gpt2", plan).size(), 2);
-  EXPECT_EQ(NeedsOf("gpt2", plan)[1].only, "pp=1");
+  ASSERT_EQ(NeedsOf("bert", plan).size(), 2);
+  EXPECT_EQ(NeedsOf("bert", plan)[1].only, "pp=1");
+  EXPECT_EQ(NeedsOf("gpt2", plan).size(), 1);  // paceline has a pipeline plan for it
   EXPECT_TRUE(NeedsOf("gpt2", ParallelPlan{.stages = std::vector<PlanStage>(1)}).empty());
   EXPECT_TRUE(NeedsOf("", plan).empty());
   EXPECT_EQ(ModelTypeOf(R"({"model_type": "gpt2"})"), "gpt2");

@@ -234,7 +234,8 @@ TEST(Search, DegreesDivideWhatIsDivided) {
 }
 
 TEST(Search, SaysWhoRulesPlansOut) {
-  ModelSummary bert = *SummaryOfPreset("bert-base", {});  // its head shares a weight
+  ModelSummary bert = *SummaryOfPreset("bert-base", {});
+  bert.no_pipeline = "its forward pass cannot be cut";
   const Cluster cluster = *ClusterFromLine("H100-80G:8", {});
   PlanWishes wishes = {.global_batch = 64, .only = {}};
   wishes.OnlyOf(AxisId::kTensor) = {2};
@@ -246,7 +247,7 @@ TEST(Search, SaysWhoRulesPlansOut) {
     });
   };
   EXPECT_TRUE(has("tensor other than 2", "split(2) of train.py:12"));
-  EXPECT_TRUE(has("pipeline", "shares its weight"));
+  EXPECT_TRUE(has("pipeline", "cannot be cut"));
   EXPECT_EQ(WhyNot(bert, cluster, wishes, plan, AxisId::kTensor, 4),
             "tensor 4: split(2) of train.py:12 asks for it");
 }

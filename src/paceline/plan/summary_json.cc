@@ -63,6 +63,7 @@ LayerRow ReadLayer(Fields& parent, const nlohmann::json& object, size_t index) {
     fields.Adopt(split.Done());
   }
   row.selective = ReadSelective(fields, row);
+  row.copied = fields.Whole("copied", kWholeMax, 0);
   const bool is_numbered = row.name.find("{}") != std::string::npos;
   if (row.count == 0) fields.Refuse(fields.Name("count") + " is 0");
   if (row.count > 1 && !is_numbered) {
@@ -160,6 +161,7 @@ std::string PrintSummary(const ModelSummary& summary) {
     if (row.selective) {
       layer["selective"] = {{"kept", row.selective->kept}, {"flops", row.selective->flops}};
     }
+    if (row.copied != 0) layer["copied"] = row.copied;
     json["layers"].push_back(std::move(layer));
   }
   if (!summary.no_pipeline.empty()) json["no_pipeline"] = summary.no_pipeline;

@@ -200,6 +200,43 @@ def _in_parts() -> list[Case]:
     ]  # fmt: skip
 
 
+def _tied() -> list[Case]:
+    """Stages whose first and last one share a weight. Those of `make test` come first."""
+    options: dict[str, Any] = {"clip": 0.05, "micro_batches": 4, "schedule": "1f1b"}
+    two: dict[str, Any] = {**options, "stages": [(0, 3), (3, 7)], "shares": [12, 4]}
+    turned: dict[str, Any] = {**two, "ranks": [[3, 0], [1, 2]]}
+    three: dict[str, Any] = {**options, "stages": [(0, 2), (2, 5), (5, 7)], "shares": [16],
+                             "ranks": [[2], [0], [1]]}  # fmt: skip
+    chunks: dict[str, Any] = {**turned, "schedule": "interleaved-1f1b", "stages": [(0, 2), (2, 4)],
+                              "later": [[(4, 6)], [(6, 7)]]}  # fmt: skip
+    whole: dict[str, Any] = {"stages": [(0, 7)], "ranks": [[0, 1, 2, 3]], "clip": 0.05}
+    return [
+        Case(name="tied", model="gpt2", **turned),
+        Case(name="tied-chunks-shard", model="gpt2", shard=True, **chunks),
+        Case(name="tied-chunks", model="gpt2", **chunks),
+        Case(name="tied-shard", model="gpt2", shard=True, **turned),
+        Case(name="tied-three", model="gpt2", **three),
+        Case(name="tied-fused", model="gpt2", optimizer="fused", **turned),
+        Case(name="tied-shard-fused", model="gpt2", shard=True, optimizer="fused", **turned),
+        Case(name="tied-selective", model="gpt2", recompute="selective", **turned),
+        Case(name="tied-full", model="gpt2", recompute="full", **turned),
+        Case(name="tied-zero", model="gpt2", **{**three, "schedule": "zero-bubble"}),
+        Case(name="tied-gpipe", model="gpt2", **{**three, "schedule": "gpipe"}),
+        Case(name="tied-llama", model="tied", **turned),
+        Case(name="tied-llama-shard", model="tied", shard=True, **turned),
+        Case(name="tied-llama-chunks", model="tied", **chunks),
+        Case(name="tied-words", model="tied words", **turned),
+        Case(name="tied-words-three", model="tied words", **three),
+        Case(name="tied-words-chunks", model="tied words",
+             **{**chunks, "stages": [(0, 1), (1, 2)], "later": [[(2, 4)], [(4, 7)]]}),
+        Case(name="tied-words-chunks-shard", model="tied words", shard=True,
+             **{**chunks, "stages": [(0, 1), (1, 2)], "later": [[(2, 4)], [(4, 7)]]}),
+        Case(name="gpt2-data", model="gpt2", shares=[7, 5, 3, 1], **whole),
+        Case(name="gpt2-shard", model="gpt2", shares=[6, 4, 3, 3], micro_batches=3, shard=True,
+             **whole),
+    ]  # fmt: skip
+
+
 def _further() -> list[Case]:
     """More of these, for which `make test` has no time."""
     four: dict[str, Any] = {"stages": [(0, 7)], "tensor": 2, "shares": [9, 7],
@@ -229,7 +266,7 @@ def _eight() -> list[Case]:
     ]
 
 
-PARTLY = [_selective(), _interleaved(), _sequences(), _in_parts()]
+PARTLY = [_selective(), _interleaved(), _sequences(), _in_parts(), _tied()]
 CASES = _cases() + _divided() + [one for some in PARTLY for one in some[:2]]
 FURTHER = _further() + [one for some in PARTLY for one in some[2:]]
 EIGHT = _eight()

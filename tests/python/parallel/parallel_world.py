@@ -69,15 +69,30 @@ def made(kind: str) -> tuple[nn.Module, Any, list[Any]]:
                               nn.LayerNorm(16), nn.Tanh(), head)  # fmt: skip
         tokens = torch.randint(0, 24, (STEPS, BATCH, 5))
         return model, next_token, [(one, one.roll(-1, 1)) for one in tokens]
+    if kind == "tied words":  # a head with a bias of its own, and the words' weight
+        words, head = nn.Embedding(24, 16), nn.Linear(16, 24)
+        head.weight = words.weight
+        model = nn.Sequential(words, nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 16),
+                              nn.LayerNorm(16), nn.Tanh(), head)  # fmt: skip
+        tokens = torch.randint(0, 24, (STEPS, BATCH, 5))
+        return model, next_token, [(one, one.roll(-1, 1)) for one in tokens]
+    return of_transformers(kind)
+
+
+def of_transformers(kind: str) -> tuple[nn.Module, Any, list[Any]]:
     import transformers
 
     sizes = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 4,
              "num_attention_heads": 2, "num_key_value_heads": 2, "vocab_size": 32, "head_dim": 8,
-             "tie_word_embeddings": False}  # fmt: skip
+             "tie_word_embeddings": kind == "tied"}  # fmt: skip
     others = {"gemma": "Gemma", "mistral": "Mistral", "qwen2": "Qwen2"}
     if kind in others:
         config = getattr(transformers, f"{others[kind]}Config")(**sizes)
         llama: nn.Module = getattr(transformers, f"{others[kind]}ForCausalLM")(config)
+    elif kind == "gpt2":  # its head has the weight of its embedding
+        llama = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+            n_embd=16, n_layer=4, n_head=2, vocab_size=32, n_positions=8, n_inner=24,
+            embd_pdrop=0.0, attn_pdrop=0.0, resid_pdrop=0.0))  # fmt: skip
     elif kind == "qwen3":  # it has norms between divided products, and biases behind them
         llama = transformers.Qwen3ForCausalLM(transformers.Qwen3Config(
             **sizes, attention_bias=True))  # fmt: skip
@@ -139,7 +154,7 @@ def alone(case: Case) -> dict[str, Any]:
     with torch.no_grad():
         final = steps[0]
         targets = final["labels"] if isinstance(final, dict) else final[1]
-        output = (model(final["input_ids"], final["attention_mask"]).logits
+        output = (model(final["input_ids"], attention_mask=final["attention_mask"]).logits
                   if isinstance(final, dict) else model(final[0]))  # fmt: skip
         evaluated = float(loss(output, targets))
     return {"losses": losses, "norms": norms, "weights": model.state_dict(), "mean": evaluated}

@@ -10,6 +10,7 @@ import torch
 from jsonschema import Draft202012Validator
 from paceline.parallel import PlanError, cluster, describe
 from paceline.parallel.describe import text_of
+from paceline.parallel.layers import layers_of
 from paceline.parallel.planner import choose
 from torch import nn
 from torch.nn.functional import cross_entropy, mse_loss
@@ -122,11 +123,60 @@ def test_a_llama_is_described_by_hand() -> None:
     assert block["saved"] <= 4 * s * (20 * h + 5 * f)
 
 
-def test_tied_weights_forbid_the_cuts_between() -> None:
+def test_a_weight_of_the_first_and_the_last_layer_is_copied() -> None:
     summary = describe(llama(tie_word_embeddings=True), TOKENS, next_token, optimizer=ADAM)
-    sentence = "model.embed_tokens and lm_head share weights"
-    assert [row.get("cut") for row in summary["layers"]] == [sentence] * 3 + [None]
-    assert summary["layers"][-1]["parameters"] == 0, "they count where they are first"
+    assert not any("cut" in row for row in summary["layers"]) and summary["no_pipeline"] == ""
+    head = summary["layers"][-1]
+    assert (head["parameters"], head["copied"]) == (0, 64 * 16), "it counts where it is first"
+
+
+def test_weights_of_other_layers_forbid_the_cuts_between() -> None:
+    layers = [nn.Linear(8, 8) for _ in range(5)]
+    layers[3].weight = layers[1].weight
+    summary = describe(nn.Sequential(*layers), (torch.zeros(4, 8), torch.zeros(4, 8)), mse_loss)
+    sentence = "layer 1 and layer 3 share weights"
+    cuts = [row.get("cut") for row in summary["layers"] for _ in range(row.get("count", 1))]
+    assert cuts == [None, sentence, sentence, None, None]
+    assert not any("copied" in row for row in summary["layers"])
+
+
+def test_weights_of_three_layers_and_whole_modules_are_not_copied() -> None:
+    pair = (torch.zeros(4, 8), torch.zeros(4, 8))
+    layers = [nn.Linear(8, 8) for _ in range(3)]
+    layers[1].weight = layers[2].weight = layers[0].weight
+    inner = nn.Linear(8, 8)
+    ends = [nn.Sequential(inner, nn.Tanh()), nn.Linear(8, 8), nn.Sequential(nn.Tanh(), inner)]
+    for some in (layers, ends):
+        summary = describe(nn.Sequential(*some), pair, mse_loss)
+        assert summary["no_pipeline"] == "layer 0 and layer 2 share weights"
+        assert not any("copied" in row for row in summary["layers"])
+
+
+def gpt2(kind: str = "GPT2LMHeadModel", **options: Any) -> Any:
+    transformers = pytest.importorskip("transformers", reason="transformers is not installed")
+    return getattr(transformers, kind)(transformers.GPT2Config(
+        n_embd=16, n_layer=3, n_head=2, vocab_size=64, n_positions=12, **options))  # fmt: skip
+
+
+def test_a_gpt2_is_described_by_hand() -> None:
+    summary = describe(gpt2(), TOKENS, next_token, optimizer=ADAM)
+    assert [row["name"] for row in summary["layers"]] == [
+        "transformer.wte", "transformer.h.{}", "transformer.ln_f", "lm_head"]
+    assert summary["no_pipeline"] == "" and not any("cut" in row for row in summary["layers"])
+    words, block, _, head = summary["layers"]
+    h, s, v = 16, 10, 64
+    assert words["parameters"] == (v + 12) * h, "with the table of positions"
+    assert (words["output"], head["copied"]) == (4 * s * h, v * h)
+    assert block["count"] == 3
+    # Three projections and one; two products of attention; two of the MLP.
+    assert block["flops"] == 2 * s * (4 * h * h + 8 * h * h) + 2 * 2 * s * s * h
+
+
+def test_a_gpt2_with_other_uses_of_its_first_layer_is_no_pipeline() -> None:
+    typed = {**TOKENS, "token_type_ids": torch.zeros(4, 10, dtype=torch.long)}
+    assert describe(gpt2(), typed, next_token)["no_pipeline"] == "transformer.wte is called 2 times"
+    double = layers_of(gpt2("GPT2DoubleHeadsModel"))
+    assert "no pipeline plan for lm_head of GPT2DoubleHeadsModel" in double.no_pipeline
 
 
 class Scaled(nn.Sequential):
@@ -196,8 +246,10 @@ def test_a_list_of_blocks_has_layers_but_no_pipeline() -> None:
 
 def test_a_model_without_any_place_to_cut_says_why() -> None:
     words = torch.zeros(4, 5, dtype=torch.long)
-    model = nn.Sequential(nn.Embedding(16, 8), nn.Linear(8, 8), nn.Linear(8, 16, bias=False))
-    model[2].weight = model[0].weight
+    inner = nn.Sequential(nn.Embedding(16, 8))  # a module that two layers have: no copies
+    model = nn.Sequential(inner, nn.Linear(8, 8), nn.Linear(8, 16, bias=False))
+    model[2].weight = inner[0].weight
+    model[2].words = inner
 
     def loss(output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
         return cross_entropy(output.flatten(0, 1), target.flatten())

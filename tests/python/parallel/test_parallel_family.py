@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 import transformers
-from paceline.parallel import planner
+from paceline.parallel import own_plans, planner
 from paceline.parallel.layers import layers_of
 from paceline.parallel.tensor import division_of, sequence_of
 from torch import nn
@@ -72,3 +72,24 @@ def test_a_plan_of_a_family_says_what_it_needs() -> None:
     assert _native.plan_needs(text, "gpt2") == [
         "a tensor plan for gpt2 models, which transformers does not have"
     ]
+    stages = [{"layers": [0, 1], "ranks": [0]}, {"layers": [1, 2], "ranks": [1]}]
+    predicted = {**plan["predicted"], "memory": [1, 1]}
+    two = json.dumps({**plan, "tensor": 1, "schedule": "1f1b", "stages": stages,
+                      "predicted": predicted})  # fmt: skip
+    assert _native.plan_needs(two, "gpt2") == [], "paceline has one"
+    assert _native.plan_needs(two, "bert") == [
+        "a pipeline plan for bert models, which transformers does not have"
+    ]
+
+
+@pytest.mark.parametrize("kind", own_plans.model_types())
+def test_transformers_has_no_plan_where_paceline_brings_one(kind: str) -> None:
+    # If this fails, compare transformers' plan with the one here, and take theirs if it serves.
+    model = made(kind)
+    assert not getattr(model.config, "base_model_pp_plan", None)
+    layers = layers_of(model)
+    assert [name for name in (*layers.added, *layers.passed) if model.get_submodule(name)]
+    left = {name for name, _ in model.named_parameters()}
+    for inside in (*layers.names, *layers.added, *layers.passed):
+        left -= {name for name in left if name.startswith(f"{inside}.")}
+    assert not left, "each parameter is in a stage"

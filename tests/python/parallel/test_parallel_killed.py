@@ -1,5 +1,6 @@
 """Ranks of a planned job are killed under the real launcher: same plan, same bits."""
 
+import json
 import os
 import re
 import shutil
@@ -57,10 +58,10 @@ def plans(output: str) -> list[tuple[str, str]]:
 
 def check_killed(
     folder: Folder, pipeline: int, rank: int, split: int = 1, chunks: int = 1,
-    more: tuple[str, ...] = (), words: str = "", tensor: int = 1,
+    more: tuple[str, ...] = (), words: str = "", tensor: int = 1, replicas: int = 1,
 ) -> None:  # fmt: skip
     options = (*more, "--pipeline", pipeline, "--split", split, "--virtual-stages", chunks)
-    ranks = pipeline * split * tensor if tensor > 1 else 2
+    ranks = max(2, pipeline * split * tensor * replicas)
     killed = folder.train("killed", ranks, *options, "--kill-at", 4, "--kill-rank", rank)
     (first, chosen), (second, kept) = plans(killed)
     assert (chosen, kept) == ("it is chosen", "the checkpoint has it")
@@ -125,6 +126,30 @@ def test_killed_ranks_that_divide_sequences_go_on_with_the_same_bits(
 ) -> None:
     more = ("--llama", "--tensor", "2", "--sequence")
     check_killed(Folder(tmp_path, runtime), pipeline, rank, more=more, words="sequence", tensor=2)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("pipeline", "rank", "more"),
+    [(2, 0, {}), (2, 1, {}), (3, 0, {}), (3, 1, {}), (3, 2, {}), (2, 0, {"chunks": 3}),
+     (2, 1, {"chunks": 3}), (2, 0, {"replicas": 2}), (2, 3, {"replicas": 2})],
+    ids=str,
+)  # fmt: skip
+def test_a_killed_stage_with_a_copy_of_a_weight_goes_on_with_the_same_bits(
+    pipeline: int, rank: int, more: dict[str, int], tmp_path: Path, runtime: Path
+) -> None:
+    folder = Folder(tmp_path, runtime)
+    options = ("--gpt2", "--shard") if "replicas" in more else ("--gpt2",)
+    check_killed(folder, pipeline, rank, more=options, **more)
+    assert_no_copy_differs(tmp_path / "killed")
+    assert_no_copy_differs(tmp_path / "whole")
+
+
+def assert_no_copy_differs(checkpoints: Path) -> None:
+    """That ranks with the same tensors have saved the same bits."""
+    manifests = [json.loads(one.read_text()) for one in checkpoints.glob("step-*/MANIFEST.json")]
+    assert manifests
+    assert not any(one.get("differing") for one in manifests)
 
 
 @pytest.mark.long

@@ -115,6 +115,16 @@ def test_a_plan_by_name_says_what_it_needs() -> None:
     assert carried_out["tensor"] == 2 and "needs" not in carried_out
 
 
+def test_a_model_with_one_weight_at_both_ends_has_stages_and_pays_for_a_copy() -> None:
+    words = ("--model", "gpt-1.5b", "--cluster", "A100:2", "--global-batch", "8")
+    plan = planned(*words, "--only", "pp=2,tp=1,fsdp=0,ac=full,m=4")
+    assert len(plan["stages"]) == 2 and "needs" not in plan
+    # The model, and the copy, each with 18 bytes a parameter; then what passes keep.
+    assert sum(plan["predicted"]["memory"]) > 18 * (1.55e9 + 50257 * 1600)
+    done = paceline("plan", *words, "--only", "pp=2,tp=1")
+    assert "needs:" not in done.stdout and "1.55 billion parameters" in done.stdout
+
+
 def test_the_flag_for_a_plan_without_needs_keeps_the_users_values() -> None:
     words = ("--model", "gpt-22b", "--cluster", "A100:64", "--global-batch", "256")
     done = paceline("plan", *words, "--only", "tp=8,ac=full")

@@ -2,12 +2,14 @@
 
 from paceline.parallel.execute.busy import Busy
 from paceline.parallel.execute.common import Executor, Idle, Work, must_take
+from paceline.parallel.execute.copies import pairs_of
 from paceline.parallel.execute.data import Replica
 from paceline.parallel.execute.pipeline import Pipelined
 from paceline.parallel.execute.shard import Sharded
 from paceline.parallel.execute.step import Stepper
 
-__all__ = ["Busy", "Executor", "Idle", "Stepper", "Work", "executor_for", "must_take"]
+__all__ = ["Busy", "Executor", "Idle", "Stepper", "Work", "executor_for", "must_take",
+           "pairs_of"]
 
 
 def executor_for(work: Work) -> Executor:

@@ -38,6 +38,7 @@ class Work:
     replicas: "dist.ProcessGroup | None"  # the ranks with the same part of the same stage
     pipeline: "dist.ProcessGroup | None"  # the stages of one part of one replica
     tensor: "dist.ProcessGroup | None" = None  # the parts of one stage of one replica
+    copies: "dist.ProcessGroup | None" = None  # of a weight that the first and last layer share
 
     @property
     def layers(self) -> Layers:

@@ -8,6 +8,9 @@ stage.
 With interleaved stages, a rank has several chunks of layers. One model holds all its layers, for
 names, the optimizer and checkpoints. For each chunk there is a view of that model, which shares its
 modules and passes the layers of the other chunks through.
+
+If the first and the last layer share a weight, the stand-in for the layer of the other stage holds
+it too. So optimizers of both stages know it by its first name in the undivided model.
 """
 
 import copy
@@ -28,10 +31,11 @@ from paceline.parallel.execute.common import (
     must_have_calls,
     recompute,
 )
+from paceline.parallel.execute.copies import Copies, held_names
 from paceline.parallel.execute.data import shared_parts
 from paceline.parallel.execute.reduce import Reduction
 from paceline.parallel.execute.shard import divide
-from paceline.parallel.layers import shared_between
+from paceline.parallel.layers import Layers, shared_between
 from paceline.parallel.trace import Form
 
 # torch's classes by the schedule of the plan.
@@ -43,7 +47,27 @@ _SCHEDULES = {
 }
 
 
-class _Skipped(nn.Module):
+class _StandIn(nn.Module):
+    """In place of a module of another stage. That stage saves what it holds under its names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holds_copies = True
+
+    def hold(self, path: str, parameter: nn.Parameter) -> None:
+        """Hold the parameter under that name, without any use for it."""
+        first, _, rest = path.partition(".")
+        if not rest:
+            self.register_parameter(first, parameter)
+            return
+        if first not in self._modules:
+            self.add_module(first, _StandIn())
+        inner = self._modules[first]
+        assert isinstance(inner, _StandIn)
+        inner.hold(rest, parameter)
+
+
+class _Skipped(_StandIn):
     """Replaces a layer of another stage: returns its first argument."""
 
     def __init__(self, replaced: nn.Module) -> None:
@@ -55,6 +79,15 @@ class _Skipped(nn.Module):
 
     def forward(self, hidden_states: Any, *_: Any, **__: Any) -> Any:
         return hidden_states
+
+
+class _Added(_StandIn):
+    """Replaces a module of the first stage whose output the model adds to that of its first
+    layer.
+    """
+
+    def forward(self, first: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        return torch.zeros((), device=first.device)
 
 
 class _StageModel(nn.Module):
@@ -85,13 +118,38 @@ class _StageModel(nn.Module):
 
 def cut(work: Work, kept: list[str]) -> nn.Module:
     """The model with only these layers, under their own names. It is changed in place."""
-    if work.layers.kind == "sequential":
-        return _only(work.model, kept)
-    for name in set(work.layers.names) - set(kept):
+    layers, model = work.layers, work.model
+    weights = {name: model.get_parameter(own) for name, own in held_names(work).items()}
+    held = _holders(work)
+    replaced = _replaced(layers, kept)
+    for name in replaced:
         path, _, own = name.rpartition(".")
-        parent = work.model.get_submodule(path)
-        setattr(parent, own, _Skipped(work.model.get_submodule(name)))
-    return work.model
+        stand_in = _stand_in(layers, name, model.get_submodule(name))
+        if name == held:
+            for whole, parameter in weights.items():
+                stand_in.hold(whole.removeprefix(f"{name}."), parameter)
+        setattr(model.get_submodule(path), own, stand_in)
+    if layers.kind != "sequential":
+        return model
+    return _only(model, [name for name in layers.names if name in kept or name == held])
+
+
+def _holders(work: Work) -> str:
+    """The layer of another stage whose stand-in holds a weight here; "" if there is none."""
+    names = held_names(work)
+    if not names or work.place is None:
+        return ""
+    return work.layers.names[0 if work.place.stage else -1]
+
+
+def _replaced(layers: Layers, kept: list[str]) -> list[str]:
+    """The modules that have stand-ins where only these layers are."""
+    found = [name for name in layers.names if name not in set(kept)]
+    return found if layers.names[0] in kept else [*found, *layers.added, *layers.passed]
+
+
+def _stand_in(layers: Layers, name: str, module: nn.Module) -> _StandIn:
+    return _Added() if name in layers.added else _Skipped(module)
 
 
 def _only(model: nn.Module, kept: list[str]) -> nn.Sequential:
@@ -102,8 +160,8 @@ def _only(model: nn.Module, kept: list[str]) -> nn.Sequential:
     return found
 
 
-def _view(module: nn.Module, skipped: set[str], at: str = "") -> nn.Module:
-    """A module that shares all children with `module`, except that `skipped` are passed through.
+def _view(layers: Layers, module: nn.Module, skipped: set[str], at: str = "") -> nn.Module:
+    """A module that shares all children with `module`, except that `skipped` have stand-ins.
 
     `at`: the qualified name of the module.
     """
@@ -112,9 +170,9 @@ def _view(module: nn.Module, skipped: set[str], at: str = "") -> nn.Module:
     for name, child in module._modules.items():
         whole = f"{at}.{name}" if at else name
         if child is not None and whole in skipped:
-            children[name] = _Skipped(child)
+            children[name] = _stand_in(layers, whole, child)
         elif child is not None and any(one.startswith(f"{whole}.") for one in skipped):
-            children[name] = _view(child, skipped, whole)
+            children[name] = _view(layers, child, skipped, whole)
         else:
             children[name] = child
     vars(found)["_modules"] = children
@@ -146,7 +204,7 @@ class Pipelined(Executor):
             self._must_learn(chunk)
         recompute(work, self.model, kept)
         self._divided, mesh = shared_parts(work, self.model, names)
-        roots = [self._root_of(chunk, kept) for chunk in names]
+        roots = [self._root_of(chunk) for chunk in names]
         self.norm_groups = [work.pipeline]
         if work.tensor is not None:
             self.norm_groups.append(work.tensor)
@@ -157,16 +215,22 @@ class Pipelined(Executor):
             self._reduction = Reduction([], None)
         else:
             self._reduction = Reduction(self.parameters, work.replicas)
+        self._copies = Copies(work, self.model)
         self._schedule = self._made_schedule(roots, forms)
 
-    def _root_of(self, chunk: list[str], kept: list[str]) -> nn.Module:
-        """The module for torch's stage of these layers; `kept` are all layers of this rank."""
+    def _root_of(self, chunk: list[str]) -> nn.Module:
+        """The module for torch's stage of these layers."""
         work = self.work
         is_sequential = work.layers.kind == "sequential"
         inner = self.model
         if len(self._chunks) > 1:
-            skipped = set(kept) - set(chunk)
-            inner = _only(inner, chunk) if is_sequential else _view(inner, skipped)
+            # FSDP2 takes a weight with all its names, so a stand-in is where the weight is used.
+            has_end = {work.layers.names[0], work.layers.names[-1]} & set(chunk)
+            whole = [_holders(work), *chunk] if has_end else chunk
+            if is_sequential:
+                inner = _only(inner, [name for name in work.layers.names if name in whole])
+            else:
+                inner = _view(work.layers, inner, set(_replaced(work.layers, whole)))
         takes_hidden = chunk[0] != work.layers.names[0] and not is_sequential
         return _StageModel(inner, work, takes_hidden=takes_hidden)
 
@@ -264,9 +328,13 @@ class Pipelined(Executor):
             self._divided.begin()
         losses = self._run(self._schedule.step, inputs, targets)
         self._reduction.finish()
+        self._copies.sum()
         if self._divided is not None:
             self._divided.end()
         return losses
+
+    def _counts(self, parameter: nn.Parameter) -> bool:
+        return self._copies.counts(parameter) and super()._counts(parameter)
 
     def _run(self, run: Any, inputs: Any, targets: Any) -> torch.Tensor:
         """Run all micro-batches through the pipeline. Only the last stage has their losses."""

@@ -169,7 +169,8 @@ LayerRow HeadOf(const Family& family, const ModelType& type, const TransformerSi
                   .flops = 2 * scores * hidden,
                   .parameters = static_cast<uint64_t>(shares ? 0 : words * hidden),
                   .saved = static_cast<uint64_t>(scores * 4),  // the loss is computed in fp32
-                  .output = static_cast<uint64_t>(scores * value_bytes)};
+                  .output = static_cast<uint64_t>(scores * value_bytes),
+                  .copied = static_cast<uint64_t>(shares ? words * hidden : 0)};
   // transformers divides the head and gathers the scores. A script that divides the model itself,
   // as Megatron-LM does, computes the loss of divided scores.
   const bool gathers = type.has_tensor_plan && !execution.divides_words;
@@ -234,13 +235,9 @@ ModelSummary SummaryOf(const Family& family, const ModelType& type, const Transf
   summary.rows.push_back(HeadOf(family, type, size, value_bytes, execution));
   if (execution.divides_words) return summary;  // its words are padded to what divides them
   DivideHead(type, size, summary);
-  if (size.ties_head) {
-    summary.no_pipeline = Concat(family.names.head, " shares its weight with ",
-                                 family.names.embedding, ", and a cut would part them");
-    if (type.has_tensor_plan) {
-      summary.no_tensor =
-          Concat(family.names.head, " and ", family.names.embedding, " share a weight");
-    }
+  if (size.ties_head && type.has_tensor_plan) {
+    summary.no_tensor =
+        Concat(family.names.head, " and ", family.names.embedding, " share a weight");
   }
   return summary;
 }

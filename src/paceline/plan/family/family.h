@@ -60,8 +60,8 @@ struct Preset {
 // test compares it with the installed transformers.
 struct ModelType {
   std::string_view name;  // `model_type` of Hugging Face's config.json
-  // Whether transformers has a plan for this kind of division. Without one, only a script that
-  // divides the model itself can carry out a plan with it.
+  // Whether transformers has a plan for this kind of division, or paceline.parallel has one of its
+  // own. Without one, only a script that divides the model itself can carry out a plan with it.
   bool has_tensor_plan = false;
   bool has_pipeline_plan = false;
   // Whether the head shares the embedding's weight where a config.json does not say so, as the

@@ -25,7 +25,7 @@ Result<TransformerSize> ReadGpt(const nlohmann::json& config) {
 const Family& GptFamily() {
   static const Family kFamily = {
       .name = "gpt",
-      .types = {{"gpt2", false, false, true}},
+      .types = {{"gpt2", false, true, true}},
       .names = {"transformer.wte", "transformer.h.{}", "lm_head"},
       .learns_positions = true,
       .presets =
