@@ -68,6 +68,7 @@ Result<Scene> MakeScene(const ModelSummary& summary, const Cluster& cluster,
   scene.sequence_divides = summary.sequence_divides;
   scene.global_batch = wishes.global_batch;
   scene.execution = wishes.execution;
+  scene.looks_at_chunks = wishes.looks_at_chunks;
   if (wishes.global_batch == 0) return NoScene("the global batch has at least one sample");
   RETURN_IF_ERROR(Unfold(summary, scene));
   RETURN_IF_ERROR(CountDevices(scene));

@@ -31,6 +31,7 @@ struct Scene {
   uint32_t devices = 0;
   uint64_t global_batch = 0;
   const Execution* execution = &OurExecution();
+  bool looks_at_chunks = false;  // as in PlanWishes
 };
 
 // kInvalid: one sentence on what contradicts itself.

@@ -252,6 +252,25 @@ TEST(Search, SaysWhoRulesPlansOut) {
             "tensor 4: split(2) of train.py:12 asks for it");
 }
 
+TEST(Search, InterleavedStagesAreLookedAtWhereTheWishesSaySo) {
+  const ModelSummary llama = *SummaryOfPreset("llama-8b", {});
+  const Cluster cluster = *ClusterFromLine("H100-80G:64", {});
+  PlanWishes wishes = {.global_batch = 1024, .only = {}};
+  wishes.OnlyOf(AxisId::kPipeline) = {2};
+  wishes.OnlyOf(AxisId::kTensor) = {1};
+  const auto has_chunks = [](const ParallelPlan& plan) { return !plan.stages[0].later.empty(); };
+  const auto plain = std::get<ParallelPlan>(ChoosePlan(llama, cluster, wishes));
+  EXPECT_FALSE(has_chunks(plain));
+  wishes.looks_at_chunks = true;
+  const auto chunks = std::get<ParallelPlan>(ChoosePlan(llama, cluster, wishes));
+  EXPECT_TRUE(has_chunks(chunks));
+  EXPECT_LT(chunks.predicted.step, plain.predicted.step);
+  EXPECT_TRUE(CheckPlan(chunks, llama, cluster).ok());
+  wishes.OnlyOf(AxisId::kVirtualStages) = {1};
+  EXPECT_EQ(PrintPlan(std::get<ParallelPlan>(ChoosePlan(llama, cluster, wishes))).find("later"),
+            std::string::npos);
+}
+
 // A cluster of equal devices with measured numbers, in one node.
 Cluster EqualDevices(uint32_t count, double bandwidth) {
   const DeviceType type = {.name = "gpu",

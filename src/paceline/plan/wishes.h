@@ -48,6 +48,7 @@ struct PlanWishes {
   // By AxisId: one sentence on what limits the axis, such as an annotation; "" for none.
   std::array<std::string, kAxisCount> because = {};
   const Execution* execution = &OurExecution();  // whose costs are predicted
+  bool looks_at_chunks = false;  // at interleaved stages, too, where no value is asked for
 
   const std::vector<uint32_t>& OnlyOf(AxisId axis) const { return only[static_cast<size_t>(axis)]; }
   std::vector<uint32_t>& OnlyOf(AxisId axis) { return only[static_cast<size_t>(axis)]; }

@@ -125,6 +125,17 @@ def test_a_model_with_one_weight_at_both_ends_has_stages_and_pays_for_a_copy() -
     assert "needs:" not in done.stdout and "1.55 billion parameters" in done.stdout
 
 
+def test_a_model_by_name_may_get_interleaved_stages_unless_they_are_left_out() -> None:
+    words = ("--model", "llama-8b", "--cluster", "H100:64", "--global-batch", "1024")
+    chunks = planned(*words, "--only", "pp=2,tp=1")
+    assert chunks["schedule"] == "interleaved-1f1b" and "needs" not in chunks
+    assert all(len(stage["later"]) in (1, 3) for stage in chunks["stages"])
+    for left_out in (("--only", "pp=2,tp=1,vpp=1"),
+                     ("--only", "pp=2,tp=1", "--profile", "torchtitan")):
+        plain = planned(*words, *left_out)
+        assert not any("later" in stage for stage in plain["stages"])
+
+
 def test_the_flag_for_a_plan_without_needs_keeps_the_users_values() -> None:
     words = ("--model", "gpt-22b", "--cluster", "A100:64", "--global-batch", "256")
     done = paceline("plan", *words, "--only", "tp=8,ac=full")

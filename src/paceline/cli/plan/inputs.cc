@@ -427,6 +427,10 @@ Result<PlanInputs> ReadPlanInputs(Invocation& invocation) {
     return inputs;
   }
   if (auto problem = ReadModel(invocation, name->value, &inputs)) return *std::move(problem);
+  // What `parallelize` carries out may be interleaved. A script says itself what it wants.
+  const plan::ModelType* type = plan::FindModelType(inputs.model_type);
+  inputs.wishes.looks_at_chunks = type != nullptr && type->has_pipeline_plan &&
+                                  type->lacks.empty() && *execution == &plan::OurExecution();
   return inputs;
 }
 

@@ -21,9 +21,16 @@ std::string RefusesVirtualStages(const Scene& scene, const Shape& chosen, uint32
   return kInterleaved.refuses({chosen.pipeline, chosen.micro_batches, value});
 }
 
-// Interleaved stages are only looked at if they are asked for, because each cut of them is a
-// simulation.
-std::vector<uint32_t> VirtualStageValues(const Scene&, const Shape&) { return {1}; }
+// Each cut of interleaved stages is a simulation, so few numbers of chunks are looked at, and those
+// only if the wishes say so: a running pipeline with chunks cannot move its layers.
+std::vector<uint32_t> VirtualStageValues(const Scene& scene, const Shape& chosen) {
+  std::vector<uint32_t> values = {1};
+  if (!scene.looks_at_chunks) return values;
+  for (const uint32_t value : {2u, 4u}) {
+    if (RefusesVirtualStages(scene, chosen, value).empty()) values.push_back(value);
+  }
+  return values;
+}
 
 }  // namespace
 
