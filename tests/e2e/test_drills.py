@@ -131,6 +131,7 @@ def test_a_kind_that_needs_consent_is_skipped_and_never_passed(tmp_path: Path) -
     (["sigkil"], "PL-E165", "did you mean paceline drill sigkill?"),
     (["wrong_shape", "train.py"], "PL-E166", "paceline drill wrong_shape rehearses it"),
     (["exit", "nothing.py"], "PL-E008", "nothing.py"),
+    (["exit", "."], "PL-E008", "it is a directory"),
     (["exit", "--nosuch"], "PL-E001", "paceline drill has no flag --nosuch"),
     (["--all", "exit"], "PL-E010", "paceline drill --all"),
 ])

@@ -22,6 +22,8 @@ from paceline._base.wording import say
 from paceline._rank.entry import Entry
 
 SCHEMA = "paceline.imports/1"
+# Lists that cannot be kept: said once, and not for each world.
+_told_unkept: set[str] = set()
 _MODULES_MAX = 20_000
 _FILE_BYTES_MAX = 8 << 20
 _SCRIPT_BYTES_MAX = 4 << 20
@@ -121,7 +123,9 @@ class ImportList:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_whole(path, json.dumps(fields))
         except OSError as error:
-            say(f"the next start will be slower: its list of modules cannot be kept ({error})")
+            if str(path) not in _told_unkept:
+                say(f"the next start will be slower: its list of modules cannot be kept ({error})")
+            _told_unkept.add(str(path))
 
     def without(self, module: str, why: str) -> "ImportList":
         """The same list with a module that must not be loaded ahead, and the reason."""

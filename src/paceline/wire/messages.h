@@ -118,8 +118,9 @@ struct RingsWanted {
   RingCursor at;
 };
 // A piece of the journal, for a copy: JournalHeld is the answer.
-using MasterMessage = std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder,
-                                   EvidenceOrder, JournalBytes, JournalWanted, RingsWanted, LinkTry>;
+using MasterMessage =
+    std::variant<Welcome, Pace, Assignment, Refusal, CheckpointOrder, EvidenceOrder, JournalBytes,
+                 JournalWanted, RingsWanted, LinkTry>;
 
 // ---- the stream of the process that starts nodes (Control.Supervise) ----
 

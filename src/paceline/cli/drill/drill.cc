@@ -138,11 +138,12 @@ Result<DrillRequest> RequestOf(const ParsedLine& line) {
         .why = "what breaks is a part of the script: its loader, its calls or its loss",
         .fix = Concat("paceline drill ", kind->name, " rehearses it in a small job of its own")};
   }
-  if (::access(script.c_str(), R_OK) != 0) {
+  const bool is_readable = ::access(script.c_str(), R_OK) == 0;
+  if (!is_readable || std::filesystem::is_directory(script)) {
     return Problem{.code = "PL-E008",
                    .what = "the script cannot be read: " + Visible(script),
                    .where = Concat("paceline drill ", kind->name, " ", ShellWord(script)),
-                   .why = std::strerror(errno),
+                   .why = is_readable ? "it is a directory" : std::strerror(errno),
                    .fix = "the path of a Python file, relative to this directory"};
   }
   return request;

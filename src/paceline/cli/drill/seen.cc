@@ -44,6 +44,12 @@ void NameCause(const std::vector<JobEvent>& events, const JobEvent& decision, Se
   }
 }
 
+// A world whose ranks have run for a while without a step counts as running, too.
+bool TellsOfSteps(const JobEvent& event) {
+  return event.kind == "progress_made" ||
+         (event.kind == "world_running" && DetailOf(event, "has_steps") != "false");
+}
+
 std::string Who(const std::optional<uint32_t>& rank, const std::string& node) {
   if (rank.has_value()) return Concat("rank ", *rank);
   return node.empty() ? "nobody" : node;
@@ -66,7 +72,7 @@ Seen SeenIn(const std::vector<JobEvent>& events, const Struck& struck) {
       Name(event, hang.empty() ? event.kind : hang, &seen);
     }
     if (event.kind == "recovery_decided" && decision == nullptr) decision = &event;
-    if (event.kind == "world_running" && decision != nullptr && !seen.trained_after.has_value()) {
+    if (TellsOfSteps(event) && decision != nullptr && !seen.trained_after.has_value()) {
       seen.trained_after = since(event);
     }
   }

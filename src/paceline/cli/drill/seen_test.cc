@@ -57,6 +57,16 @@ TEST(Seen, TheCauseCountsAndNotWhatWasToldFirst) {
   EXPECT_EQ(Difference(*FindDrillKind("sigkill"), kRankOne, seen), "");
 }
 
+TEST(Seen, AWorldWithoutAStepDoesNotTrainAgain) {
+  std::vector<JobEvent> events = BrokenAndKilled();
+  events.back().details["has_steps"] = "false";
+  EXPECT_FALSE(SeenIn(events, kRankOne).trained_after.has_value());
+  EXPECT_EQ(Difference(*FindDrillKind("sigkill"), kRankOne, SeenIn(events, kRankOne)),
+            "the ranks do not train again");
+  events.push_back(DrillEvent(10, "progress_made", {8}));
+  EXPECT_EQ(SeenIn(events, kRankOne).trained_after->milliseconds(), 599);
+}
+
 TEST(Seen, WhatWasBeforeTheStrikeDoesNotCount) {
   const Struck late{.time_ns = 9 * kTenth + 1, .rank = 1};
   const Seen seen = SeenIn(BrokenAndKilled(), late);

@@ -21,7 +21,11 @@ std::optional<ToldTime::Since> ToldTime::Take(const TimeAccounted& fact) {
   const bool is_first = !last_.has_value() || last_->generation < fact.generation;
   if (!is_first && last_->generation != fact.generation) return std::nullopt;
   const bool was_lost = std::exchange(is_lost_, false) && !is_first;
-  // Fewer ranks told this time: a new master has not heard all of them yet.
+  // Fewer ranks told this time: a new master has not heard all of them yet. If they are as few the
+  // next time, there are no others.
+  const bool are_fewer = !is_first && fact.ranks < last_->ranks;
+  if (are_fewer && !std::exchange(were_fewer_, true)) return std::nullopt;
+  were_fewer_ = false;
   if (!is_first && SumOf(fact.spent) < SumOf(last_->spent)) return std::nullopt;
   Since since{.is_first = is_first};
   const PartSums before = is_first ? PartSums{} : last_->spent;

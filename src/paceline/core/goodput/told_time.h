@@ -34,6 +34,7 @@ class ToldTime {
 
  private:
   std::optional<TimeAccounted> last_;
+  bool were_fewer_ = false;  // in the last record, which was left out for that
   bool is_lost_ = false;
 };
 

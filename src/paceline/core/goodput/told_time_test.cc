@@ -55,6 +55,23 @@ TEST(ToldTime, LeavesOutARecordOfFewerRanksAndOneOfAnOlderWorld) {
   EXPECT_DOUBLE_EQ(whole->seconds[Number(TimePart::kWork)], 1);
 }
 
+// A new master hears of one rank first, whose time may be more than that of all at the last record.
+TEST(ToldTime, LeavesOutOneOfTwoRanksAlthoughItsSumIsLarger) {
+  ToldTime told;
+  told.Take(Account(1, 8000, 2000));
+  TimeAccounted one = Account(1, 40'000, 0);
+  one.ranks = 1;
+  EXPECT_FALSE(told.Take(one).has_value());
+  const auto both = told.Take(Account(1, 80'000, 2000));
+  ASSERT_TRUE(both.has_value());
+  EXPECT_DOUBLE_EQ(both->seconds[Number(TimePart::kWork)], 72);
+  // Where no other rank comes, the second record of fewer ranks counts.
+  one.spent[Number(TimePart::kWork)] = 90'000;
+  EXPECT_FALSE(told.Take(one).has_value());
+  one.spent[Number(TimePart::kWork)] = 91'000;
+  EXPECT_TRUE(told.Take(one).has_value());
+}
+
 TEST(ToldTime, ComparesNothingAcrossALostPartOfTheJournal) {
   ToldTime told;
   told.Take(Account(1, 8000, 2000));

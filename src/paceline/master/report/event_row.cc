@@ -148,6 +148,7 @@ struct Filler {
   void operator()(const core::WorldRunning& fact) {
     event.generation = fact.generation.value();
     Step(fact.step);
+    if (fact.has_no_step) Detail("has_steps", "false");
   }
   void operator()(const core::WorldEnded& fact) {
     event.generation = fact.generation.value();
