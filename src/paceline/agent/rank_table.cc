@@ -188,6 +188,7 @@ void RankTable::Add(const RankReport& rank, uint64_t start_time_ticks) {
   living.generation = rank.generation;
   living.rank = rank.rank;
   living.pidfd = OpenPidfd(living.process);
+  kernel_.Watch(rank.pid);
   living.quiet_from_ns = MonotonicNs() + diagnose::kQuietMin.nanoseconds();
   const uint32_t local_rank = rank.local_rank;
   Living& kept = ranks_[local_rank] = std::move(living);

@@ -6,10 +6,10 @@
 #include <charconv>
 #include <optional>
 #include <string_view>
-#include <utility>
 
 #include "paceline/base/bytes_text.h"
 #include "paceline/base/file_text.h"
+#include "paceline/base/memory_group.h"
 #include "paceline/base/remote_file_system.h"
 #include "paceline/base/text.h"
 
@@ -38,23 +38,12 @@ uint64_t AvailableMemory() {
   return kib * 1024;
 }
 
-// The memory that this cgroup may still use, v2 or v1; none if there is no limit.
+// The memory that this process's cgroup may still use; none if there is no limit.
 std::optional<uint64_t> CgroupRoom() {
-  const auto number = [](const std::string& path) -> std::optional<uint64_t> {
-    const std::string text(Trimmed(ReadText(path, 64)));
-    uint64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && !text.empty() ? std::optional(value) : std::nullopt;
-  };
-  for (const auto& [limit, used] :
-       {std::pair("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
-        std::pair("/sys/fs/cgroup/memory/memory.limit_in_bytes",
-                  "/sys/fs/cgroup/memory/memory.usage_in_bytes")}) {
-    const auto most = number(limit);
-    const auto now = number(used);
-    if (most.has_value() && now.has_value()) return *most > *now ? *most - *now : 0;
-  }
-  return std::nullopt;
+  const std::optional<MemoryGroup> group = MemoryGroup::OfProcess(0);
+  if (!group.has_value()) return std::nullopt;
+  const std::optional<MemoryGroup::Bound> bound = group->Tightest();
+  return bound.has_value() ? std::optional(bound->room()) : std::nullopt;
 }
 
 }  // namespace

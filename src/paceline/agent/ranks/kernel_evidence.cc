@@ -3,70 +3,48 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <utility>
 #include <vector>
 
-#include "paceline/base/file_text.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
 namespace {
 
-constexpr size_t kKernelFileBytes = 64 << 10;
 constexpr size_t kRecentLogBytes = 64 << 10;
-
-bool Exists(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }
+// Ranks of one node are in one group, or in few: a new starter may have another one.
+constexpr size_t kGroupsMax = 8;
 
 }  // namespace
 
-std::string OomCounterPath(std::string_view proc_cgroup, const std::string& root) {
-  std::string found;
-  for (std::string_view line : SplitParts(proc_cgroup, "\n")) {
-    // "hierarchy:controllers:path"; cgroup v2 has no controllers.
-    const size_t first = line.find(':');
-    const size_t second = first == line.npos ? line.npos : line.find(':', first + 1);
-    if (second == line.npos) continue;
-    const std::string_view controllers = line.substr(first + 1, second - first - 1);
-    const std::string_view path = line.substr(second + 1);
-    std::vector<std::string> candidates;
-    if (controllers.empty()) {
-      candidates = {Concat(root, "sys/fs/cgroup", path, "/memory.events"),
-                    Concat(root, "sys/fs/cgroup/unified", path, "/memory.events")};
-    } else if (controllers == "memory") {
-      candidates = {Concat(root, "sys/fs/cgroup/memory", path, "/memory.oom_control"),
-                    // In a container the mount point may be this very cgroup.
-                    Concat(root, "sys/fs/cgroup/memory/memory.oom_control")};
-    }
-    for (const std::string& candidate : candidates) {
-      if (found.empty() && Exists(candidate)) found = candidate;
-    }
-  }
-  return found;
-}
-
 KernelEvidence::KernelEvidence(std::string root)
     : root_(std::move(root)),
-      counter_path_(
-          OomCounterPath(ReadText(Concat(root_, "proc/self/cgroup"), kKernelFileBytes), root_)),
-      kill_count_(ReadKillCount()),
       log_(::open(Concat(root_, "dev/kmsg").c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
+  Watch(0);
   if (log_.is_open()) ::lseek(log_.get(), 0, SEEK_END);
 }
 
-std::optional<uint64_t> KernelEvidence::ReadKillCount() const {
-  if (counter_path_.empty()) return std::nullopt;
-  const std::string text = ReadText(counter_path_, kKernelFileBytes);
-  for (std::string_view line : SplitParts(text, "\n")) {
-    if (TakePrefix(&line, "oom_kill ")) return ParseWhole<uint64_t>(line);
-  }
-  return std::nullopt;
+void KernelEvidence::Watch(pid_t pid) {
+  const std::optional<MemoryGroup> group = MemoryGroup::OfProcess(pid, root_);
+  if (group.has_value()) Watch(*group);
+}
+
+void KernelEvidence::Watch(const MemoryGroup& group) {
+  const auto is_it = [&](const Watched& one) { return one.group.folder() == group.folder(); };
+  if (std::any_of(groups_.begin(), groups_.end(), is_it)) return;
+  if (groups_.size() == kGroupsMax) groups_.erase(groups_.begin());
+  groups_.push_back({group, group.KillCount()});
 }
 
 bool KernelEvidence::TookOomKill() {
-  const std::optional<uint64_t> now = ReadKillCount();
-  const bool rose = now.has_value() && kill_count_.has_value() && *now > *kill_count_;
-  kill_count_ = now;
+  bool rose = false;
+  for (Watched& one : groups_) {
+    const std::optional<uint64_t> now = one.group.KillCount();
+    rose = rose || (now.has_value() && one.kills.has_value() && *now > *one.kills);
+    one.kills = now;
+  }
   return rose;
 }
 

@@ -1,25 +1,30 @@
 #pragma once
 
-// What the kernel says about a killed process: the memory cgroup's kill counter, and the kernel
-// log. Exit status 137 proves nothing, because anybody may send SIGKILL; these two do.
+// What the kernel says about a killed process: the kill counter of its memory cgroup, and the
+// kernel log. Exit status 137 proves nothing, because anybody may send SIGKILL; these two do.
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <string_view>
+#include <vector>
 
 #include "paceline/base/fd.h"
+#include "paceline/base/memory_group.h"
 
 namespace paceline::agent {
 
 class KernelEvidence {
  public:
-  // `root` is "/" outside tests. Notes the counter and the log's end.
+  // `root` is "/" outside tests. Notes the log's end, and watches this process's own group.
   explicit KernelEvidence(std::string root = "/");
 
-  // True if this cgroup killed a process since the last call (or construction).
+  // Also watches the group of a living rank, which is that of the starter and not always this
+  // process's. Kills before this call do not count.
+  void Watch(pid_t pid);
+  void Watch(const MemoryGroup& group);
+  // True if the kernel killed a process of a watched group for want of memory since the last call.
   bool TookOomKill();
   // The newest line of the kernel's log with this pid since construction, without its prefix. A
   // second call does not find that line again: the kernel may have given the pid to another
@@ -32,18 +37,16 @@ class KernelEvidence {
   std::string RecentLines(int64_t now_us);
 
  private:
-  std::optional<uint64_t> ReadKillCount() const;
+  struct Watched {
+    MemoryGroup group;
+    std::optional<uint64_t> kills;
+  };
   void ReadLog();
 
   std::string root_;
-  std::string counter_path_;
-  std::optional<uint64_t> kill_count_;
+  std::vector<Watched> groups_;
   Fd log_;
   std::string recent_log_;  // the newest lines only
 };
-
-// The path below `root` of the kill counter for this process's memory cgroup, v2 or v1, from the
-// text of /proc/self/cgroup. Empty if there is none.
-std::string OomCounterPath(std::string_view proc_cgroup, const std::string& root);
 
 }  // namespace paceline::agent

@@ -37,6 +37,23 @@ TEST(KernelEvidenceTest, ReadsTheCounterOfVersionOne) {
   EXPECT_TRUE(evidence.TookOomKill());
 }
 
+TEST(KernelEvidenceTest, ARankMayBeInAnotherGroupThanTheAgent) {
+  const TestDir dir;
+  Write(dir.path() + "/proc/self/cgroup", "0::/agent\n");
+  Write(dir.path() + "/sys/fs/cgroup/agent/memory.events", "oom_kill 0\n");
+  Write(dir.path() + "/proc/41/cgroup", "0::/ranks\n");
+  const std::string counter = dir.path() + "/sys/fs/cgroup/ranks/memory.events";
+  Write(counter, "oom_kill 5\n");
+  KernelEvidence evidence(dir.path() + "/");
+  evidence.Watch(41);
+  evidence.Watch(41);
+  evidence.Watch(42);  // it has ended
+  EXPECT_FALSE(evidence.TookOomKill()) << "of earlier ranks";
+  Write(counter, "oom_kill 6\n");
+  EXPECT_TRUE(evidence.TookOomKill());
+  EXPECT_FALSE(evidence.TookOomKill());
+}
+
 TEST(KernelEvidenceTest, WithoutACounterNothingIsClaimed) {
   const TestDir dir;
   Write(dir.path() + "/proc/self/cgroup", "garbage\n:\n1:memory\n");
