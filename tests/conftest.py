@@ -104,6 +104,8 @@ LONG_TESTS = {
     "test_a_rank_that_raised_and_does_not_end_is_named",
     "test_a_rank_that_takes_its_time_is_named_and_left_alone",
     "test_a_state_of_too_many_plain_values_is_refused_at_its_save",
+    "test_a_leak_is_met_before_the_kill_and_no_rank_is_restarted",
+    "test_a_limit_of_a_cgroup_around_the_job_is_told",
     "test_a_script_alone_passes_over_what_was_found_damaged",
     "test_a_script_may_end_while_memory_is_still_being_found",
     "test_a_table_of_any_database",

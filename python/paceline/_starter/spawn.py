@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -77,6 +78,7 @@ class Request:
     store_port: int
     warm: bool
     omp_threads: int | None
+    cgroup: str | None  # the file that takes a process into the cgroup of the node's ranks
 
     @classmethod
     def parse(cls, message: Message) -> "Request":
@@ -111,6 +113,7 @@ class Request:
             store_port=message.integer_or_none("store_port", high=65535) or 0,
             warm=message.flag("warm"),
             omp_threads=message.integer_or_none("omp_threads", high=4096),
+            cgroup=message.text_or_none("cgroup"),
         )
 
     def birth(self) -> Birth:
@@ -204,6 +207,17 @@ def _early_difference(wanted: dict[str, str], have: dict[str, str]) -> str | Non
     return None
 
 
+def _join(cgroup: str, pid: int) -> None:
+    """Put a rank that is just born into the cgroup of its node. 0: this process.
+
+    A rank outside trains as well as one inside, so a failure is only told.
+    """
+    try:
+        Path(cgroup).write_text(str(pid))
+    except OSError as error:
+        print(f"starter_cgroup path={cgroup} error={error.strerror}", flush=True)
+
+
 def run_program(request: Request, files: Files) -> int:
     """Start a fresh interpreter or a program; returns its pid, which the caller must reap."""
     command = list(request.command)
@@ -225,6 +239,9 @@ def run_program(request: Request, files: Files) -> int:
         )
     except OSError as error:
         raise SpawnError(f"{command[0]}: {error.strerror}") from error
+    if request.cgroup is not None:
+        # Not in the child before its exec: Python code there is unsafe if the starter has threads.
+        _join(request.cgroup, process.pid)
     # The starter reaps by pidfd. With a status set, the Popen object does not wait.
     process.returncode = 0
     return process.pid
@@ -236,6 +253,8 @@ def become_rank(child: Child, *, close: Iterable[Callable[[], object]]) -> Birth
     for action in close:
         action()
     os.setpgid(0, 0)
+    if request.cgroup is not None:
+        _join(request.cgroup, 0)
     for number in signal.valid_signals() - set(_IGNORED):
         if signal.getsignal(number) not in (signal.SIG_DFL, None):
             signal.signal(number, signal.SIG_DFL)

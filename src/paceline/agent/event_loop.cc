@@ -265,6 +265,7 @@ void AgentLoop::OnStream(wire::AgentStreamEvent event) {
   } else if (const auto* assignment = std::get_if<Assignment>(&event)) {
     LogAssignment(*assignment);
     tables_.Take(*assignment);
+    ranks_.Take(*assignment);
     Feed(core::AssignmentReceived{*assignment});
   } else if (const auto* order = std::get_if<CheckpointOrder>(&event)) {
     station_->Take(*order);
@@ -367,10 +368,9 @@ void AgentLoop::OnHeartbeat() {
   ArmHeartbeat();
   Feed(core::ProgressRead{ranks_.ReadProgress()});
   SendHeartbeat();
-  if (now >= trim_due_ns_) {
-    ranks_.TendLogs();
-    trim_due_ns_ = now + kTrimEveryNs;
-  }
+  if (now < trim_due_ns_) return;
+  ranks_.TendLogs();
+  trim_due_ns_ = now + kTrimEveryNs;
 }
 
 void AgentLoop::OnStartWatch() {
@@ -399,6 +399,7 @@ void AgentLoop::SendHeartbeat() {
   beat.awaits_starter = machine_.awaits_starter();
   beat.ranks = told_.TakeNews(machine_.Ranks());
   ranks_.ReadRings(&beat.samples, &beat.times);
+  beat.memory = ranks_.TakeMemory();
   Tell(std::move(beat));
 }
 

@@ -82,7 +82,11 @@ RankTable::RankTable(Reactor& reactor, const PageFile& page, RankTableSetup setu
       ended_(std::move(ended)),
       logs_(LogDirOf(setup_), RetentionOf(setup_.launch)),
       log_tender_(logs_, setup_.files.ErrorDir()),
-      task_ports_(setup_.port_seed) {
+      task_ports_(setup_.port_seed),
+      memory_({.job_id = setup_.job.job_id,
+               .node = setup_.files.node,
+               .limit = setup_.job.memory_node}) {
+  if (memory_.group().has_value()) kernel_.Watch(*memory_.group());
   if (!setup_.launch.log_rules.empty()) {
     auto rules = ReadLogRules(setup_.launch.log_rules);
     if (rules.ok()) {
@@ -177,6 +181,7 @@ nlohmann::json RankTable::PrepareSpawn(const core::SpawnRank& spawn) {
                             {"store_port", spawn.assignment.store.port},
                             {"warm", launch.warm},
                             {"omp_threads", nullptr}};
+  if (const std::string door = memory_.DoorOfGroup(); !door.empty()) message["cgroup"] = door;
   if (launch.omp_threads.has_value()) message["omp_threads"] = *launch.omp_threads;
   return message;
 }
@@ -309,6 +314,7 @@ ExitCause RankTable::Judge(const Living& rank, std::optional<int32_t> wait_statu
     evidence.kernel_lines = kernel_.RecentLines(MonotonicNs() / 1000);
   }
   ExitCause cause = JudgeExit(evidence);
+  if (evidence.cgroup_killed) cause.memory_limit = memory_.TakeLimitOfKill();
   NameClass(rules_.has_value() ? *rules_ : logclass::BuiltinRules(), evidence, &cause);
   if (setup_.rings != nullptr) {
     ExplainByCalls(*setup_.rings, page_.slot_count(), rank.generation, rank.rank, &cause);
@@ -416,6 +422,12 @@ void RankTable::ReadRings(std::vector<RankSample>* samples, std::vector<RankTime
          .sums = pulse->sums,
          .shares_batch = reading.has_value() && (reading->flags & kSlotSharesBatch) != 0});
   }
+}
+
+std::optional<NodeMemory> RankTable::TakeMemory() {
+  std::vector<int32_t> pids;
+  for (const auto& [local_rank, rank] : ranks_) pids.push_back(rank.process.pid);
+  return memory_.TakeNews(MonotonicNs(), pids);
 }
 
 void RankTable::NoteLastTimes(uint32_t local_rank, const Living& rank, int64_t ended_ns) {

@@ -21,6 +21,7 @@
 #include "paceline/agent/logs/log_tender.h"
 #include "paceline/agent/logs/rank_logs.h"
 #include "paceline/agent/ranks/kernel_evidence.h"
+#include "paceline/agent/ranks/memory_watch.h"
 #include "paceline/agent/ranks/page_file.h"
 #include "paceline/agent/ranks/pids.h"
 #include "paceline/agent/ranks/rank_env.h"
@@ -91,6 +92,10 @@ class RankTable {
   void ReadRings(std::vector<RankSample>* samples, std::vector<RankTimes>* times);
   // The times of a rank that has ended, until its end. Once; none: its ring did not tell them.
   std::optional<RankTimes> TakeLastTimes(const RankReport& ended);
+  // What the ranks use of the node's memory, if that is news.
+  std::optional<NodeMemory> TakeMemory();
+  // Follows what an assignment says of the node's memory.
+  void Take(const Assignment& assignment) { memory_.Raise(assignment.memory_limit); }
   // The living ranks of that world.
   std::vector<WatchedRank> Watched(Generation generation) const;
   // Begins to keep the log files within their limits, on a thread of its own.
@@ -131,6 +136,7 @@ class RankTable {
   RankLogs logs_;
   LogTender log_tender_;
   TaskPorts task_ports_;
+  MemoryWatch memory_;
   KernelEvidence kernel_;
   // With the user's own; empty: those that are compiled in.
   std::optional<logclass::RuleSet> rules_;

@@ -5,6 +5,7 @@
 #include <cctype>
 #include <string_view>
 
+#include "paceline/base/bytes_text.h"
 #include "paceline/base/mark.h"
 #include "paceline/base/text.h"
 #include "paceline/core/signal_number.h"
@@ -173,6 +174,10 @@ std::string FailureFingerprint(const ExitCause& cause) {
 
 std::string FailureText(const ExitCause& cause) {
   if (cause.port_taken) return "the store's port was taken";
+  if (cause.cgroup_oom && cause.memory_limit > 0) {
+    return "was killed at its node's memory limit of " + BinaryText(cause.memory_limit) +
+           (cause.is_final ? ", which is [memory] most" : "");
+  }
   if (cause.cgroup_oom) return "was killed because its cgroup ran out of memory";
   switch (cause.kind) {
     case ExitCause::Kind::kExited:

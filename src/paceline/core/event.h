@@ -19,6 +19,7 @@
 #include "paceline/model/job_spec.h"
 #include "paceline/model/link_test.h"
 #include "paceline/model/node.h"
+#include "paceline/model/node_memory.h"
 #include "paceline/model/phase_time.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
@@ -186,6 +187,17 @@ struct DrillRequested {
   std::string why;
 };
 
+// The memory of a node will soon be used up, by what its agent told. Sent once for each limit in a
+// world.
+struct MemoryForeseen {
+  NodeId node;
+  Generation generation;
+  NodeMemory memory;
+  double grows = 0;  // bytes a second
+  Duration left;     // until the limit is reached
+  uint64_t next_limit = 0;
+};
+
 // How much leased data the job has finished for good since this master started. No later world
 // works on it again. Data sets that are rewound with the model to a checkpoint do not count.
 struct LeasedWorkDone {
@@ -203,11 +215,11 @@ struct JournalCaughtUp {};
 // A deadline of NextDeadline() has passed; also harmless at any other time.
 struct TimePassed {};
 
-using Event =
-    std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard, RankExited,
-                 CheckpointReported, EvidenceCollected, NodeDisconnected, NodeGone, NoticeCame,
-                 NodeLeaving, StopRequested, JournalStalled, JournalCaughtUp, TimePassed,
-                 PaceJudged, PlanReported, LeasedWorkDone, SizeRequested, NodeCheckEnded,
-                 TasksRequested, PartitionsTaken, DrillRequested, TimeTold, LinkTestEnded>;
+using Event = std::variant<JobSubmitted, MasterStarted, NodeRegistered, NodeReported, NodesHeard,
+                           RankExited, CheckpointReported, EvidenceCollected, NodeDisconnected,
+                           NodeGone, NoticeCame, NodeLeaving, StopRequested, JournalStalled,
+                           JournalCaughtUp, TimePassed, PaceJudged, PlanReported, LeasedWorkDone,
+                           SizeRequested, NodeCheckEnded, TasksRequested, PartitionsTaken,
+                           DrillRequested, TimeTold, LinkTestEnded, MemoryForeseen>;
 
 }  // namespace paceline::core

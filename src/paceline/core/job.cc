@@ -19,6 +19,7 @@
 #include "paceline/core/world/drill.h"
 #include "paceline/core/world/growth.h"
 #include "paceline/core/world/membership.h"
+#include "paceline/core/world/memory.h"
 #include "paceline/core/world/node_check.h"
 #include "paceline/core/world/pair_tests.h"
 #include "paceline/core/world/plan_notes.h"
@@ -67,6 +68,7 @@ struct Dispatcher {
   void operator()(const TimeTold& event) { OnTimeTold(turn, event); }
   void operator()(const PlanReported& event) { OnPlanReported(turn, event); }
   void operator()(const NodeCheckEnded& event) { OnCheckEnded(turn, event); }
+  void operator()(const MemoryForeseen& event) { OnMemoryForeseen(turn, event); }
   void operator()(const DrillRequested& event) { OnDrillRequested(turn, event); }
   void operator()(const LinkTestEnded& event) { OnLinkTestEnded(turn, event); }
 };

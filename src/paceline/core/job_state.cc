@@ -4,6 +4,7 @@
 
 #include "paceline/base/check.h"
 #include "paceline/core/budget.h"
+#include "paceline/core/memory_told.h"
 #include "paceline/core/succession/memo.h"
 #include "paceline/core/tasks/task_budget.h"
 #include "paceline/core/tasks/task_scale.h"
@@ -149,6 +150,7 @@ struct StateFolder {
   void operator()(const NodeCheckOrdered& fact) { NoteCheckOrder(fact, &state); }
   void operator()(const PairsJudged& fact) { NoteLinks(fact, &state); }
   void operator()(const DrillStruck& fact) { BeginDrill(record, fact, &state); }
+  void operator()(const MemoryShort& fact) { NoteMemory(record, fact, &state); }
 
   void operator()(const NodeEvicted& fact) {
     Depart(fact.node, NodeState::Status::kEvicted, fact.reason);

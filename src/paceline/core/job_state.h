@@ -61,6 +61,19 @@ struct Departure {
   bool operator==(const Departure&) const = default;
 };
 
+// The newest record of a node's memory.
+struct MemoryTold {
+  Generation generation;
+  uint64_t limit = 0;       // then
+  uint64_t next_limit = 0;  // 0: the limit stays
+  bool is_kill = false;
+  int64_t saved_step = -1;  // newest checkpoint of the job then
+  uint32_t commits = 0;     // checkpoints that were in storage then
+  std::string sentence;
+  RecordSeq seq;
+  bool operator==(const MemoryTold&) const = default;
+};
+
 struct NodeState {
   enum class Status { kSpare, kSeated, kLost, kLeft, kEvicted };
   NodeId id;
@@ -83,7 +96,9 @@ struct NodeState {
   uint32_t check_round = 0;                 // an older check does not count
   bool is_slow_once = false;                // a round before found it slow
   Instant moved_at;                         // when a spare took its ranks, as it was slow; 0: never
-  std::vector<NodeDevices> devices;         // in the order of its local ranks; empty: not told
+  uint64_t memory_limit = 0;  // to which that of its own cgroup was raised; 0: it was not
+  std::optional<MemoryTold> memory_told = {};
+  std::vector<NodeDevices> devices;  // in the order of its local ranks; empty: not told
   // Neither lost nor left.
   bool IsMember() const { return status == Status::kSpare || status == Status::kSeated; }
   // It left, or was taken out: only its next agent brings it back.
@@ -224,6 +239,7 @@ struct JobState {
   PlannedGrowth growth;
   ToldHang hang;
   ChosenSize size;
+  std::optional<NodeId> short_node;   // the newest with a record of its memory; none: there is none
   std::optional<NodeId> moved_node;   // a spare takes its ranks; its checks are not repeated yet
   std::optional<RunningDrill> drill;  // none: no drill is under way
   CheckpointBook checkpoints;

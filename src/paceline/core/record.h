@@ -16,6 +16,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/job_spec.h"
 #include "paceline/model/node.h"
+#include "paceline/model/node_memory.h"
 #include "paceline/model/phase_time.h"
 #include "paceline/model/rank_sample.h"
 #include "paceline/model/task.h"
@@ -333,6 +334,21 @@ struct DrillStruck {
   DrillLoss loss = DrillLoss::kRank;
   std::string reason;
 };
+// The memory of a node will soon be used up, or a rank was killed for want of it. What is done
+// about it: the node may use `next_limit` bytes from now on, or, if that is 0, it is only told, and
+// the next step goes to storage at once.
+struct MemoryShort {
+  NodeId node;
+  std::string name;
+  Generation generation;
+  NodeMemory memory;
+  uint64_t next_limit = 0;  // 0: the limit stays
+  Duration left;            // until the limit is reached
+  double grows = 0;         // bytes a second; 0: not known
+  bool is_kill = false;     // the kernel has killed a rank at that limit
+  int64_t saved_step = -1;  // newest checkpoint of the job then
+  std::string reason;
+};
 struct JobResumed {  // a user started the ended job again
   std::string reason;
   bool anew = false;  // it had failed or was stopped: failures are counted anew
@@ -346,7 +362,7 @@ using Fact =
                  HangJudged, WishChanged, NodeNoticed, PastRemembered, RankSlow, RankNoLongerSlow,
                  LossWentBad, ModelDescribed, ParallelPlanChosen, AgentReturned, HangEnded,
                  SizeChosen, TasksPlaced, NodeChecked, TasksScaled, TablesMoved, NodeCheckOrdered,
-                 DrillStruck, TimeAccounted, PairsJudged>;
+                 DrillStruck, TimeAccounted, PairsJudged, MemoryShort>;
 
 struct Record {
   RecordSeq seq;                  // dense, from 1

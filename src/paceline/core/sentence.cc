@@ -225,6 +225,7 @@ struct Teller {
                                            : (is_agent ? "the agent of " : "") + fact.name;
     return WithReason("a drill (" + fact.kind + ") strikes " + what, fact.reason);
   }
+  std::string operator()(const MemoryShort& fact) const { return fact.name + " " + fact.reason; }
   std::string operator()(const JobResumed& fact) const { return fact.reason; }
   std::string operator()(const JobFinished& fact) const {
     return "the job has ended with exit code " + std::to_string(fact.exit_code) + ": " +
@@ -273,6 +274,7 @@ struct Namer {
   std::string_view operator()(const NodeCheckOrdered&) const { return "node_check_ordered"; }
   std::string_view operator()(const DrillStruck&) const { return "drill_struck"; }
   std::string_view operator()(const PairsJudged&) const { return "pairs_judged"; }
+  std::string_view operator()(const MemoryShort&) const { return "memory_short"; }
   std::string_view operator()(const JobResumed&) const { return "job_resumed"; }
   std::string_view operator()(const JobFinished&) const { return "job_finished"; }
 };

@@ -48,6 +48,7 @@ Assignment RunAssignment(const JobState& state, const NodeState& node) {
   assignment.world_size = world.world_size();
   assignment.restart_count = world.restart_count;
   assignment.store = world.store;
+  assignment.memory_limit = node.memory_limit;
   assignment.fresh_starter = state.has_fresh_node && state.fresh_node == node.id;
   if (world.seats.size() == 1 && state.solo_last > world.generation) {
     assignment.solo_first = world.generation.next();

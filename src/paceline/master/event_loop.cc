@@ -132,6 +132,15 @@ void EventLoop::NoteSizes(Instant now) {
   if (due.has_value() && job_.WhyNotSize(due->nodes).empty()) Step(*due);
 }
 
+std::optional<Duration> EventLoop::Outlook() const {
+  const int64_t steps = StepsLeft(job_);
+  const double per_second = pace_.PerSecond(clock_.Now());
+  if (steps < 0 || per_second <= 0) return std::nullopt;
+  constexpr double kYear = 365.0 * 24 * 3600;
+  const double left = std::min(static_cast<double>(steps) / per_second, kYear);
+  return Duration::Seconds(static_cast<int64_t>(left) + 1);
+}
+
 void EventLoop::Run() {
   for (;;) {
     const Instant now = clock_.Now();

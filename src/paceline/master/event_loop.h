@@ -13,6 +13,7 @@
 
 #include "paceline/core/goodput/ledger.h"
 #include "paceline/core/job.h"
+#include "paceline/core/scale/memory_desk.h"
 #include "paceline/core/scale/scale_desk.h"
 #include "paceline/core/slow/pace_desk.h"
 #include "paceline/core/slow/time_desk.h"
@@ -101,6 +102,8 @@ class EventLoop {
   void TellRouting(RecordSeq after);
   // The samples of a node have ended a window of steps.
   void NoteSizes(Instant now);
+  // How long the job still trains, by its speed; none: not known.
+  std::optional<Duration> Outlook() const;
   bool IsOver(Instant now);
   Instant EndOfGoodbye() const;  // after the job's end
   // Everything, for GetStatus alone: the work grows with the number of ranks.
@@ -131,6 +134,7 @@ class EventLoop {
   core::PaceDesk pace_desk_;
   core::TimeDesk time_desk_;
   core::ScaleDesk scale_desk_;
+  core::MemoryDesk memory_desk_;
   HistoryDesk history_;
   HeatDesk heat_;
   NodeNames names_;

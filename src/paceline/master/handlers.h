@@ -37,6 +37,8 @@ struct Handlers {
   void Said(ConnectionId connection, const wire::Register& message) const;
   void Said(ConnectionId connection, const wire::Heartbeat& message) const;
   void Said(ConnectionId connection, const wire::RankEnd& message) const;
+  // Takes what the ranks of a node use of its memory.
+  void TakeMemory(NodeId node, const NodeMemory& memory) const;
   // Takes how long ranks of a node spent in each phase.
   void TakeTimes(NodeId node, const std::vector<RankTimes>& times) const;
   void Said(ConnectionId connection, const wire::Leaving& message) const;

@@ -139,8 +139,12 @@ struct JobSpec {
   Duration slow_act_after = Duration::Seconds(50);
   ScaleMode scale = ScaleMode::kAdvise;
   double efficiency_least = 0.6;  // speed that the last node must add, as a part of the first's
-  TaskSpec tasks;                 // instead of a world
-  uint64_t seed = 0;              // of all random numbers in the core (jitter)
+  // Bytes that the ranks of a node may use, and to which that is raised at most. 0: no limit; it is
+  // never raised.
+  uint64_t memory_node = 0;
+  uint64_t memory_most = 0;
+  TaskSpec tasks;     // instead of a world
+  uint64_t seed = 0;  // of all random numbers in the core (jitter)
   Timers timers;
   Budgets budgets;
   // True if a platform starts nodes by the wish.

@@ -32,6 +32,9 @@ struct ExitCause {
   Kind kind = Kind::kUnknown;
   int code = 0;
   bool cgroup_oom = false;  // the kernel reported it; exit 137 alone does not count as OOM
+  // The limit of its node's own cgroup, in bytes, if the kernel killed it there; 0: it did not, or
+  // the node has no cgroup of its own.
+  uint64_t memory_limit = 0;
   bool port_taken = false;  // rank 0 found the store's port taken; not charged
   bool asked = false;       // this agent killed it (new assignment, stop)
   bool is_final = false;    // by its error record, no restart can mend it

@@ -76,6 +76,8 @@ struct Assignment {
   // kIdle: the checks of the user must have been run in this round or a later one; 0: as the agent
   // did by itself.
   uint32_t check_round = 0;
+  // The least limit of the node's own cgroup, in bytes, where it has one; 0: as the job began.
+  uint64_t memory_limit = 0;
   std::string reason;  // the decision's sentence
   bool operator==(const Assignment&) const = default;
 };

@@ -21,6 +21,7 @@
 #include "paceline/model/journal_copy.h"
 #include "paceline/model/link_test.h"
 #include "paceline/model/node.h"
+#include "paceline/model/node_memory.h"
 #include "paceline/model/phase_time.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/model/rank_sample.h"
@@ -47,7 +48,8 @@ struct Heartbeat {
   std::vector<RankReport> ranks;
   std::vector<RankSample> samples;
   std::vector<RankTimes> times;
-  bool awaits_starter = false;  // the starter runs, and imports
+  bool awaits_starter = false;            // the starter runs, and imports
+  std::optional<NodeMemory> memory = {};  // none: about as told before
 };
 struct RankEnd {
   RankReport rank;
@@ -330,7 +332,8 @@ struct JobStatus {
   PlanStatus plan;
   std::optional<HangStatus> hang;  // none: no hang is suspected
   SizeStatus size;
-  std::vector<TaskStatus> tasks;  // in the order of their ranks; empty: the job has a world
+  std::vector<TaskStatus> tasks;    // in the order of their ranks; empty: the job has a world
+  std::vector<std::string> memory;  // a sentence for each node whose memory runs out
   bool operator==(const JobStatus&) const = default;
 };
 

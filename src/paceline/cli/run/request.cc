@@ -12,6 +12,7 @@
 #include "paceline/cli/run/check_files.h"
 #include "paceline/cli/run/entry.h"
 #include "paceline/cli/run/interpreter.h"
+#include "paceline/cli/run/memory_limit.h"
 #include "paceline/cli/run/rule_files.h"
 #include "paceline/cli/run/task_shape.h"
 #include "paceline/cli/settings/value.h"
@@ -135,6 +136,7 @@ class RequestMaker {
     spec.only_tells_hangs = settings_.Text("hang.act") == "tell";
     spec.slow_act = settings_.Text("slow.act") == "replace" ? SlowAct::kReplace : SlowAct::kTell;
     spec.slow_act_after = settings_.Time("slow.act_after");
+    if (Check problem = TakeMemory(settings_, &spec)) return problem;
     if (settings_.IsSet("hang.act_after")) spec.hang_act_after = settings_.Time("hang.act_after");
     return TakeTasks(line_, settings_, &request_);
   }

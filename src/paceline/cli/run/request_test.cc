@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <string>
+#include <utility>
 
 #include "paceline/base/file_text.h"
 #include "paceline/base/test_dir.h"
@@ -45,6 +47,26 @@ TEST(RunRequest, AnEmptyWordIsNoScript) {
   const auto request = MakeRunRequest(*line, *settings, environment, {.cwd = "/w"});
   ASSERT_FALSE(request.ok());
   EXPECT_EQ(request.problem().code, "PL-E007");
+}
+
+TEST(RunRequest, LimitsOfMemory) {
+  const auto ask = [](const std::string& node, const std::string& most) {
+    Environment environment;
+    if (!node.empty()) environment["PACELINE_MEMORY_NODE"] = node;
+    if (!most.empty()) environment["PACELINE_MEMORY_MOST"] = most;
+    return Ask({}, environment);
+  };
+  const auto request = ask("8GiB", "16GiB");
+  ASSERT_TRUE(request.ok()) << request.problem().what;
+  EXPECT_EQ(request->spec.memory_node, uint64_t{8} << 30);
+  EXPECT_EQ(request->spec.memory_most, uint64_t{16} << 30);
+  EXPECT_EQ(ask("8GiB", "")->spec.memory_most, 0u);
+  for (const auto& [node, most] : {std::pair("16GiB", "8GiB"), std::pair("", "8GiB")}) {
+    const auto refused = ask(node, most);
+    ASSERT_FALSE(refused.ok()) << node << " " << most;
+    EXPECT_EQ(refused.problem().code, "PL-E013");
+    EXPECT_NE(refused.problem().what.find("memory."), std::string::npos);
+  }
 }
 
 TEST(RunRequest, LocalNodesAndSpares) {

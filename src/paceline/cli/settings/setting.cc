@@ -225,6 +225,17 @@ constexpr PlainRow kPlain[] = {
      .default_text = "0.6",
      .help =
          "speed that the last node must add, as a part of the first node's: above 0, at most 1"},
+    {.key = "memory.node",
+     .kind = kSize,
+     .help = "memory that the ranks of a node may use, as 8GiB: the agent makes a cgroup for them "
+             "where it may, and else only tells; no limit when unset; docs/guides/scaling.md",
+     .minimum = int64_t{16} << 20},
+    {.key = "memory.most",
+     .kind = kSize,
+     .help =
+         "the limit of a node's own cgroup is raised up to this, before the kernel kills a rank "
+         "there or after it; a kill at this limit ends the job; never raised when unset",
+     .minimum = int64_t{16} << 20},
     {.key = "history.place",
      .help = "folder in which the master keeps what it measured of a job's sizes, for later runs "
              "of the same script; unset: $XDG_STATE_HOME/paceline; off: nothing is kept"},

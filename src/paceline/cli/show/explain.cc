@@ -265,6 +265,9 @@ std::string_view PlaceIn(std::string_view headline) {
 // What to do about `fault`, the failure for which the job ended; `end` is the record of the end.
 std::string MendingOf(const JobEvent& fault, const JobEvent& end) {
   const std::string headline = DetailOf(fault, "headline");
+  if (!DetailOf(fault, "memory_limit_bytes").empty()) {
+    return "raise [memory] node and most, or give its ranks less to hold";
+  }
   if (DetailOf(fault, "cgroup_oom") == "true") return "give its ranks more memory or less to hold";
   if (DetailOf(fault, "how") == "signaled" && DetailOf(fault, "code") == "9") {
     return "find what sent SIGKILL (`dmesg -T` names the kernel's own kills)";

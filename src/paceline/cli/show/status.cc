@@ -160,6 +160,9 @@ void Print(Output& out, const wire::JobStatus& status, const std::string& silenc
   for (const wire::SlowStatus& slow : status.slow) {
     out.DataLine("  " + out.Painted(Paint::kYellow, Visible(slow.sentence)));
   }
+  for (const std::string& sentence : status.memory) {
+    out.DataLine("  " + out.Painted(Paint::kYellow, Visible(sentence)));
+  }
   if (!status.excluded_hosts.empty()) {
     std::string hosts;
     for (const std::string& host : status.excluded_hosts) {

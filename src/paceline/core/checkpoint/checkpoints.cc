@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "paceline/core/chosen_size.h"
+#include "paceline/core/memory_told.h"
 
 namespace paceline::core {
 namespace {
@@ -41,19 +42,19 @@ CheckpointView ViewOf(Turn& turn) {
   if (world == nullptr && is_ending && state.AnyWorldYet()) world = &state.last_world;
   const bool is_short = state.finished_count > 0;
   const auto is_gone = [&state](NodeId node) { return IsNodeGone(state, node); };
-  return {
-      .book = state.checkpoints,
-      .world = world,
-      .job_id = state.spec.job_id,
-      .is_ending = is_ending,
-      .is_hurried = world != nullptr && (!turn.watch().leave_at.is_max() || HurriesStorage(state)),
-      .failures = state.budget.charged_failures,
-      .age = turn.now() - state.world_since,
-      .has_lost_past = state.has_lost_past,
-      .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); },
-      .is_gone = is_short ? IsGone(is_gone) : IsGone(),
-      .members = is_ending || is_short ? MembersOf(state) : std::vector<NodeId>(),
-      .storage_wait = state.spec.timers.storage_wait};
+  return {.book = state.checkpoints,
+          .world = world,
+          .job_id = state.spec.job_id,
+          .is_ending = is_ending,
+          .is_hurried = world != nullptr && (!turn.watch().leave_at.is_max() ||
+                                             HurriesStorage(state) || HurriesForMemory(state)),
+          .failures = state.budget.charged_failures,
+          .age = turn.now() - state.world_since,
+          .has_lost_past = state.has_lost_past,
+          .has_ended = [&turn](NodeId node, Rank rank) { return HasRankEnded(turn, node, rank); },
+          .is_gone = is_short ? IsGone(is_gone) : IsGone(),
+          .members = is_ending || is_short ? MembersOf(state) : std::vector<NodeId>(),
+          .storage_wait = state.spec.timers.storage_wait};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Same nodes, same ranks, new processes. Cures most failures and moves no rank. Also used if no
 // wider rung would help: there is no spare, and no reason to suspect the starter.
 
+#include "paceline/core/memory_told.h"
 #include "paceline/core/recover/ladder.h"
 
 namespace paceline::core {
@@ -46,6 +47,7 @@ std::string Why(const LadderView& view) {
                          : ", a fresh interpreter did not help") +
            (often ? ", and no spare is there" : "");
   }
+  if (const std::string more = MoreMemoryText(view.state); !more.empty()) return more;
   if (view.state.port_taken_count > 0) return "the store's port was taken";
   const std::string came_back = WhoCameBack(view);
   return came_back.empty() ? "no node is missing or to blame" : came_back;

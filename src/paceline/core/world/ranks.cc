@@ -6,8 +6,10 @@
 #include "paceline/base/mark.h"
 #include "paceline/base/text.h"
 #include "paceline/core/budget.h"
+#include "paceline/core/memory_told.h"
 #include "paceline/core/slow/slow.h"
 #include "paceline/core/world/drill.h"
+#include "paceline/core/world/memory.h"
 
 namespace paceline::core {
 
@@ -124,7 +126,9 @@ void TakeLateFailure(Turn& turn, NodeId node, const RankReport& rank) {
   if (incident.cascade && !LooksLikeCascade(rank.exit) && !FailureFingerprint(rank.exit).empty()) {
     MARK("cascade explained");
     failure.explains = true;
-    turn.Emit(std::move(failure), {incident.failure});
+    failure.cause.is_final = failure.cause.is_final || IsKilledAtMost(state, rank.exit);
+    const RecordSeq seq = turn.Emit(std::move(failure), {incident.failure});
+    RaiseAfterKill(turn, node, rank, seq);
     return;
   }
   const BudgetState& budget = state.budget;
@@ -164,7 +168,11 @@ void TakeFailure(Turn& turn, NodeId node, const RankReport& rank) {
   const bool is_named =
       std::find(hang.told_ranks.begin(), hang.told_ranks.end(), rank.rank) != hang.told_ranks.end();
   if (is_named && rank.exit.kind == ExitCause::Kind::kSignaled) causes.push_back(hang.told_seq);
-  turn.Emit(std::move(failure), std::move(causes));
+  failure.cause.is_final = failure.cause.is_final || IsKilledAtMost(turn.state(), rank.exit);
+  const MemoryTold* told = MemoryToldOf(turn.state(), *turn.state().Find(node));
+  if (told != nullptr && rank.exit.cgroup_oom) causes.push_back(told->seq);
+  const RecordSeq seq = turn.Emit(std::move(failure), std::move(causes));
+  RaiseAfterKill(turn, node, rank, seq);
 }
 
 void Recount(bool now, bool& flag, uint32_t& count) {

@@ -46,12 +46,20 @@ void Handlers::Said(ConnectionId connection, const wire::Heartbeat& message) con
                                .loop_delay = message.loop_delay,
                                .ranks = message.ranks,
                                .awaits_starter = message.awaits_starter});
+  if (message.memory.has_value()) TakeMemory(*node, *message.memory);
   if (message.samples.empty()) return;
   loop.heat_.Take(loop.clock_.Now(), loop.job_.state(), *node, message.samples);
   const auto judged = loop.pace_desk_.Take(loop.job_.state(), *node, message.samples);
   if (judged.has_value()) loop.Step(*judged);
   const Instant now = loop.clock_.Now();
   if (loop.scale_desk_.Take(now, loop.job_.state(), message.samples)) loop.NoteSizes(now);
+}
+
+void Handlers::TakeMemory(NodeId node, const NodeMemory& memory) const {
+  const core::MemoryDesk::Facts facts{.now = loop.clock_.Now(),
+                                      .outlook = [this] { return loop.Outlook(); }};
+  const auto foreseen = loop.memory_desk_.Take(loop.job_.state(), facts, node, memory);
+  if (foreseen.has_value()) loop.Step(*foreseen);
 }
 
 void Handlers::TakeTimes(NodeId node, const std::vector<RankTimes>& times) const {

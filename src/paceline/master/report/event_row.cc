@@ -115,6 +115,9 @@ struct Filler {
     Detail("explains", YesNo(fact.explains));
     Detail("step_count", std::to_string(fact.step_count));
     Detail("cgroup_oom", YesNo(fact.cause.cgroup_oom));
+    if (fact.cause.memory_limit > 0) {
+      Detail("memory_limit_bytes", std::to_string(fact.cause.memory_limit));
+    }
     Detail("died_ms", std::to_string(fact.died_for.milliseconds()));
     if (fact.cause.role != ExitCause::Role::kNone) {
       Detail("class", fact.cause.cause_class);
@@ -251,6 +254,16 @@ struct Filler {
     event.generation = fact.generation.value();
     if (fact.has_rank) event.rank = fact.rank.value();
     Detail("drill", fact.kind);
+    Detail("reason", fact.reason);
+  }
+  void operator()(const core::MemoryShort& fact) {
+    event.node = names.Of(fact.node);
+    event.generation = fact.generation.value();
+    Detail("used_bytes", std::to_string(fact.memory.used));
+    Detail("limit_bytes", std::to_string(fact.memory.limit));
+    if (fact.next_limit > 0) Detail("next_limit_bytes", std::to_string(fact.next_limit));
+    if (!fact.is_kill) Detail("left_ms", std::to_string(fact.left.milliseconds()));
+    Detail("killed", YesNo(fact.is_kill));
     Detail("reason", fact.reason);
   }
   void operator()(const core::WishChanged& fact) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "paceline/base/text.h"
+#include "paceline/core/memory_told.h"
 #include "paceline/core/world/link_notes.h"
 #include "paceline/core/world_count.h"
 #include "paceline/diagnose/slow.h"
@@ -219,6 +220,16 @@ void AddSlow(const core::JobState& state, wire::JobStatus* status) {
   }
 }
 
+// What was recorded in this world of nodes whose memory runs out.
+void AddMemory(const core::JobState& state, wire::JobStatus* status) {
+  if (!state.short_node.has_value() || !state.world.has_value()) return;
+  for (const Seat& seat : state.world->seats) {
+    const core::NodeState* node = state.Find(seat.node);
+    const core::MemoryTold* told = node == nullptr ? nullptr : core::MemoryToldOf(state, *node);
+    if (told != nullptr) status->memory.push_back(told->sentence);
+  }
+}
+
 }  // namespace
 
 int64_t StepsLeft(const core::Job& job) {
@@ -263,6 +274,7 @@ wire::JobStatus MakeJobBrief(const core::Job& job, Instant now, const HostView& 
   for (const auto& link : state.links) status.links.push_back(core::LinkText(link));
   status.checkpoints = StatusOf(state.checkpoints, job.checkpoints(), now);
   AddSlow(state, &status);
+  AddMemory(state, &status);
   AddStep(job, &status);
   const bool is_still = host.is_still && host.since_step.has_value();
   if (is_still && state.phase == core::Phase::kRunning) AddStandstill(job, now, &status);

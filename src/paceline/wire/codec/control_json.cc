@@ -140,6 +140,7 @@ std::string StatusJson(const JobStatus& status) {
       {"hang", HangJson(status.hang)},
       {"plan", PlanJson(status.plan)},
       {"nodes", std::move(nodes)}};
+  if (!status.memory.empty()) json["memory"] = status.memory;
   for (const TaskStatus& task : status.tasks) json["tasks"].push_back(ToJson(task));
   // Generations may skip numbers; the count of worlds does not.
   json["world"]["number"] = status.generation == 0 ? 0 : status.restart_count + 1;

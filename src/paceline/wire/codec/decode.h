@@ -91,6 +91,9 @@ inline absl::Status Decode(pb::RankPhase from, std::string_view field, RankPhase
 inline absl::Status Decode(pb::Rung from, std::string_view field, core::Rung* to) {
   return Shifted(from, field, core::Rung::kReplaceSlow, to);
 }
+inline absl::Status Decode(pb::NodeMemory::Bound from, std::string_view field, MemoryBound* to) {
+  return Shifted(from, field, MemoryBound::kTold, to);
+}
 inline absl::Status Decode(pb::DrillLoss from, std::string_view field, DrillLoss* to) {
   return Shifted(from, field, DrillLoss::kNode, to);
 }

@@ -49,6 +49,9 @@ inline pb::Assignment::Kind Encode(Assignment::Kind value) {
 inline pb::RankPhase Encode(RankPhase value) { return Shifted<pb::RankPhase>(value); }
 inline pb::Rung Encode(core::Rung value) { return Shifted<pb::Rung>(value); }
 
+inline pb::NodeMemory::Bound Encode(MemoryBound value) {
+  return Shifted<pb::NodeMemory::Bound>(value);
+}
 inline pb::DrillLoss Encode(DrillLoss value) { return Shifted<pb::DrillLoss>(value); }
 inline pb::RestoreOrder::From Encode(RestoreOrder::From value) {
   return Shifted<pb::RestoreOrder::From>(value);

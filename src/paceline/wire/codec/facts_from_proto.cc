@@ -5,6 +5,7 @@
 #include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/from_proto.h"
 #include "paceline/wire/codec/link_proto.h"
+#include "paceline/wire/codec/memory_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/size_proto.h"
@@ -170,6 +171,7 @@ absl::StatusOr<core::Fact> FromProto(const pb::Fact& from) {
     FACT(kNodeCheckOrdered, NodeCheckOrdered, node_check_ordered)
     FACT(kPairsJudged, PairsJudged, pairs_judged)
     FACT(kDrillStruck, DrillStruck, drill_struck)
+    FACT(kMemoryShort, MemoryShort, memory_short)
     FACT(kNodeNoticed, NodeNoticed, node_noticed)
     FACT(kPastRemembered, PastRemembered, past_remembered)
     FACT(kAgentReturned, AgentReturned, agent_returned)

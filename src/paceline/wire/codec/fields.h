@@ -14,10 +14,11 @@
   F(heartbeats_per_second_max) F(unproven_connections_max)
 #define PACELINE_JOB_SPEC(F) F(nodes_min) F(nodes_max) F(unit) F(nproc_per_node) F(spares) \
   F(replace_nodes) F(is_placed) F(only_tells_hangs) F(hang_act_after) F(efficiency_least) F(seed) \
-  F(slow_act_after)
+  F(slow_act_after) F(memory_node) F(memory_most)
 
 #define PACELINE_EXIT_CAUSE(F) F(kind) F(code) F(cgroup_oom) F(port_taken) F(asked) \
-  F(fingerprint) F(headline) F(is_final) F(is_repeatable) F(cause_class) F(role) F(advice)
+  F(fingerprint) F(headline) F(is_final) F(is_repeatable) F(cause_class) F(role) F(advice) \
+  F(memory_limit)
 #define PACELINE_RANK_REPORT(F) F(generation) F(rank) F(local_rank) F(pid) F(state) F(step) \
   F(step_count) F(steps_total) F(saved_step) F(saved_files) F(is_quiet) F(is_own_step) \
   F(ended_for)
@@ -53,7 +54,8 @@
 #define PACELINE_STORE(F) F(host) F(port)
 #define PACELINE_ASSIGNMENT(F) F(kind) F(generation) F(seat) F(seat_count) F(first_rank) \
   F(rank_count) F(world_size) F(restart_count) F(fresh_starter) F(solo_first) F(solo_last) \
-  F(grace) F(exit_code) F(reason) F(signal) F(is_over) F(check_round)
+  F(grace) F(exit_code) F(reason) F(signal) F(is_over) F(check_round) \
+  F(memory_limit)
 #define PACELINE_REFUSAL(F) F(code) F(what) F(why) F(fix) F(retry)
 
 #define PACELINE_SEAT(F) F(node) F(first_rank) F(rank_count)
@@ -83,6 +85,9 @@
 #define PACELINE_AGENT_RETURNED(F) F(node) F(name) F(ranks)
 #define PACELINE_GROWTH_PLANNED(F) F(node) F(name) F(saved_step) F(reason)
 #define PACELINE_SIZE_CHOSEN(F) F(nodes) F(saved_step) F(at_once) F(reason) F(is_measured)
+#define PACELINE_NODE_MEMORY(F) F(used) F(limit) F(bound)
+#define PACELINE_MEMORY_SHORT(F) F(node) F(name) F(generation) F(next_limit) F(left) F(grows) \
+  F(is_kill) F(saved_step) F(reason)
 #define PACELINE_STOP_DECIDED(F) F(exit_code) F(grace) F(reason) F(is_asked) F(signal)
 #define PACELINE_JOB_FINISHED(F) F(exit_code) F(reason)
 #define PACELINE_LAST_STEPS(F) F(step) F(step_count) F(reached)

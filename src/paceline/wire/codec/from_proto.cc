@@ -8,6 +8,7 @@
 #include "paceline/wire/codec/drill_proto.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/link_proto.h"
+#include "paceline/wire/codec/memory_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/ring_proto.h"
@@ -91,6 +92,7 @@ absl::Status Take(const pb::Heartbeat& from, Heartbeat* to) {
   for (const pb::RankTimes& times : from.times()) {
     RETURN_IF_ERROR(FromProto(times, &to->times.emplace_back()));
   }
+  if (from.has_memory()) RETURN_IF_ERROR(FromProto(from.memory(), &to->memory.emplace()));
   return TakeRanks(from.ranks(), &to->ranks);
 }
 absl::Status Take(const pb::RankEnd& from, RankEnd* to) {
@@ -233,6 +235,7 @@ absl::Status FromProto(const pb::JobStatus& from, JobStatus* to) {
   for (const pb::TaskStatus& task : from.tasks()) {
     RETURN_IF_ERROR(FromProto(task, &to->tasks.emplace_back()));
   }
+  to->memory.assign(from.memory().begin(), from.memory().end());
   if (from.has_hang()) RETURN_IF_ERROR(FromProto(from.hang(), &to->hang.emplace()));
   if (from.has_size()) RETURN_IF_ERROR(FromProto(from.size(), &to->size));
   if (from.has_plan()) RETURN_IF_ERROR(FromProto(from.plan(), &to->plan));

@@ -7,6 +7,7 @@
 #include "paceline/wire/codec/encode.h"
 #include "paceline/wire/codec/evidence_proto.h"
 #include "paceline/wire/codec/link_proto.h"
+#include "paceline/wire/codec/memory_proto.h"
 #include "paceline/wire/codec/pace_proto.h"
 #include "paceline/wire/codec/plan_proto.h"
 #include "paceline/wire/codec/ring_proto.h"
@@ -210,6 +211,7 @@ void Put(const Heartbeat& from, pb::AgentMessage* message) {
   for (const RankReport& rank : from.ranks) ToProto(rank, to->add_ranks());
   for (const RankSample& sample : from.samples) ToProto(sample, to->add_samples());
   for (const RankTimes& times : from.times) ToProto(times, to->add_times());
+  if (from.memory.has_value()) ToProto(*from.memory, to->mutable_memory());
 }
 void Put(const RankEnd& from, pb::AgentMessage* message) {
   auto* to = message->mutable_rank_end();
@@ -372,6 +374,7 @@ void ToProto(const JobStatus& from, pb::JobStatus* to) {
   for (const TaskStatus& task : from.tasks) ToProto(task, to->add_tasks());
   for (const std::string& host : from.excluded_hosts) to->add_excluded_hosts(Encode(host));
   for (const std::string& link : from.links) to->add_links(Encode(link));
+  for (const std::string& sentence : from.memory) to->add_memory(Encode(sentence));
   if (from.hang.has_value()) ToProto(*from.hang, to->mutable_hang());
   if (from.size.nodes_max > 0) ToProto(from.size, to->mutable_size());
   if (from.plan.generation > 0) ToProto(from.plan, to->mutable_plan());

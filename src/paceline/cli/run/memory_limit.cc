@@ -1,0 +1,38 @@
+#include "paceline/cli/run/memory_limit.h"
+
+#include <string>
+#include <string_view>
+
+namespace paceline::cli {
+namespace {
+
+Problem Wrong(const SettingValues& settings, std::string_view key, std::string why,
+              std::string fix) {
+  const SettingValue& value = settings.Get(key);
+  return Problem{.code = value.origin.starts_with("-") ? "PL-E003" : "PL-E013",
+                 .what = std::string(key) + " cannot be \"" + value.text + "\"",
+                 .where = value.origin,
+                 .why = std::move(why),
+                 .fix = std::move(fix)};
+}
+
+}  // namespace
+
+std::optional<Problem> TakeMemory(const SettingValues& settings, JobSpec* spec) {
+  if (settings.IsSet("memory.node")) spec->memory_node = settings.Size("memory.node");
+  if (!settings.IsSet("memory.most")) return std::nullopt;
+  spec->memory_most = settings.Size("memory.most");
+  if (spec->memory_node == 0) {
+    return Wrong(settings, "memory.most", "there is no limit to raise, as memory.node is not set",
+                 "set memory.node to the limit with which the job begins, as 8GiB");
+  }
+  if (spec->memory_most < spec->memory_node) {
+    return Wrong(settings, "memory.most",
+                 "it is less than memory.node, \"" + settings.Text("memory.node") +
+                     "\", with which the job begins",
+                 "set memory.most to at least memory.node");
+  }
+  return std::nullopt;
+}
+
+}  // namespace paceline::cli
