@@ -263,6 +263,7 @@ void AgentHost::OnAssignment(ConnectionId connection, const Assignment& assignme
     world_.Ordered(node_, term);
     obeys_ = term;
     if (world_.options().canary == Canary::kStaleAssignment) ActOnItAgain(assignment);
+    node_.RaiseMemory(assignment.memory_limit);
     Feed(core::AssignmentReceived{assignment});
   });
 }

@@ -19,6 +19,7 @@
 #include "paceline/model/ids.h"
 #include "paceline/model/link_test.h"
 #include "paceline/model/node.h"
+#include "paceline/model/node_memory.h"
 #include "paceline/model/plan_note.h"
 #include "paceline/sim/checkpoint/station.h"
 #include "paceline/sim/queue.h"
@@ -74,6 +75,7 @@ class AgentHost {
   void OnEndOfStream(ConnectionId connection);
 
   // --- from its host ---
+  void TellMemory(const NodeMemory& memory);
   void Feed(core::AgentEvent event);
   // Asks the agent to leave, as a signal would.
   void AskToLeave(core::LeaveAsked asked);

@@ -51,6 +51,7 @@ void Master::Start() {
   job_.emplace();
   pace_desk_ = core::PaceDesk();
   time_desk_ = core::TimeDesk();
+  memory_desk_ = core::MemoryDesk();
   world_.trace().Add(started_at_, "master", "start", incarnation_);
   if (term_ == 0 || !durable_.empty()) return Begin(core::History::kOwn);
   succession_.emplace(clock(),
@@ -240,6 +241,12 @@ void Master::ReceiveSamples(uint64_t incarnation, NodeId node,
   if (samples.empty()) return;
   const auto judged = pace_desk_.Take(job_->state(), node, samples);
   if (judged.has_value()) Step(*judged);
+}
+
+void Master::ReceiveMemory(uint64_t incarnation, NodeId node, const NodeMemory& memory) {
+  if (!is_on_ || is_frozen_ || incarnation != incarnation_) return;
+  const auto due = memory_desk_.Take(job_->state(), {.now = clock()}, node, memory);
+  if (due.has_value()) Step(*due);
 }
 
 void Master::OnEndOfStream(uint64_t incarnation, ConnectionId connection) {

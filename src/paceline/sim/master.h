@@ -21,6 +21,7 @@
 #include "paceline/core/event.h"
 #include "paceline/core/job.h"
 #include "paceline/core/record.h"
+#include "paceline/core/scale/memory_desk.h"
 #include "paceline/core/slow/pace_desk.h"
 #include "paceline/core/slow/time_desk.h"
 #include "paceline/core/succession/journal_copies.h"
@@ -77,6 +78,7 @@ class Master {
   void Receive(uint64_t incarnation, ConnectionId connection, const core::Event& event);
   void ReceiveSamples(uint64_t incarnation, NodeId node, const std::vector<RankSample>& samples,
                       const std::vector<RankTimes>& times);
+  void ReceiveMemory(uint64_t incarnation, NodeId node, const NodeMemory& memory);
   void OnEndOfStream(uint64_t incarnation, ConnectionId connection);
   void Feed(const core::Event& event);
   using Piece = JournalPiece<std::vector<core::Record>>;
@@ -126,6 +128,7 @@ class Master {
   core::JournalCopies copies_;
   core::PaceDesk pace_desk_;
   core::TimeDesk time_desk_;
+  core::MemoryDesk memory_desk_;
   bool is_on_ = false;
   bool is_frozen_ = false;
   bool is_disk_full_ = false;

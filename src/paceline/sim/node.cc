@@ -38,6 +38,7 @@ void Node::PowerOn() {
                  ? "boot1"
                  : "host" + std::to_string(index_) + "-boot" + std::to_string(boots_);
   world_.trace().Add(world_.queue().now(), name_, "power_on", boots_);
+  BeginMemory();
   StartAgent();
 }
 
@@ -249,6 +250,7 @@ void Node::Fork(const SpawnOrder& order) {
   process.generation = order.assignment.generation;
   process.world_size = order.assignment.world_size;
   process.restart_count = order.assignment.restart_count;
+  process.memory = world_.options().memory.rank_bytes;
   processes_[process.pid] = process;
   ended_.erase(order.local_rank);
   world_.ProcessStarted(process);

@@ -33,7 +33,11 @@ struct RankProcess {
   uint32_t restart_count = 0;
   bool is_running = false;  // it has imported its modules
   bool is_frozen = false;
-  Instant frozen_until;  // when it, or its node, was last thawed
+  Instant frozen_until;     // when it, or its node, was last thawed
+  uint64_t memory = 0;      // bytes
+  uint64_t leaks = 0;       // bytes a second,
+  Instant leaks_until;      // until then
+  bool has_jumped = false;  // it suddenly needed more
 };
 
 // The ways in which a node becomes silent for ever.
@@ -105,6 +109,11 @@ class Node {
   void RefuseStarts() { is_refusing_ = true; }
   void ResumeStarts() { is_stalled_ = is_refusing_ = false; }
 
+  // --- the memory of the node ---
+  void RaiseMemory(uint64_t limit);
+  // That rank needs more: some at once, and then some each second for a time.
+  void LeakMemory(int32_t pid, uint64_t at_once, uint64_t each_second, Duration time);
+
   // --- the agent ---
   void StartAgent();
   void KillAgent();
@@ -143,6 +152,9 @@ class Node {
  private:
   enum class Starter { kNone, kStarting, kReady };
 
+  void BeginMemory();
+  void LookAtMemory();
+  void UseMemory();
   void Fork(const SpawnOrder& order);
   void Import(int32_t pid);
   // The starter ends the ranks if no agent has come since that death.
@@ -155,6 +167,7 @@ class Node {
   std::string boot_id_;
   Generation saved_generation_;
   uint64_t boots_ = 0;
+  uint64_t memory_limit_ = 0;  // of its own cgroup
   bool is_on_ = false;
   bool is_twin_ = false;
   bool is_small_ = false;

@@ -88,6 +88,12 @@ struct PlanOptions {
   std::vector<uint64_t> memory;
 };
 
+// What the ranks use of their nodes' memory, if these have a limit (JobSpec::memory_node).
+struct MemoryOptions {
+  bool is_used = false;
+  uint64_t rank_bytes = 0;  // at its start
+};
+
 struct Options {
   uint64_t seed = 0;
   JobSpec spec;
@@ -112,6 +118,7 @@ struct Options {
   PhaseOptions phases;
   PlanOptions plan;
   CheckOptions checks;
+  MemoryOptions memory;
   int64_t total_steps = 0;            // 0: endless
   bool tells_steps = true;            // pl.step(n); otherwise only the optimizer hook counts
   bool tells_saved = true;            // pl.saved(n)

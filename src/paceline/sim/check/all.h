@@ -25,6 +25,7 @@ std::unique_ptr<Check> MakeBounded();
 std::unique_ptr<Check> MakeNoOrphans();
 std::unique_ptr<Check> MakeSilenceNoticed();
 std::unique_ptr<Check> MakeSizeKept();
+std::unique_ptr<Check> MakeMemoryMet();
 std::unique_ptr<Check> MakeSlowRight();
 std::unique_ptr<Check> MakeNoFlapping();
 std::unique_ptr<Check> MakeCheckedFirst();

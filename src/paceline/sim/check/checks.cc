@@ -56,6 +56,8 @@ constexpr CheckEntry kChecks[] = {
     {"links_right", "a host is taken out for its links only if they are dead, and told if they are",
      MakeLinksRight},
     {"ledger_right", "the ledger of the journal has the times that were", MakeLedgerRight},
+    {"memory_met", "a leak is met before the kernel kills for it, and no limit is above the most",
+     MakeMemoryMet},
     {"silence_waited_for",
      "no node is declared lost while waiting costs less than going on without it",
      MakeSilenceWaitedFor},

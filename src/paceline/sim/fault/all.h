@@ -59,6 +59,8 @@ void OldMasterReturns(SimWorld& world, Prng& prng);
 void LostCopies(SimWorld& world, Prng& prng);
 void TakeAway(SimWorld& world, Prng& prng);
 void Resize(SimWorld& world, Prng& prng);
+void Leak(SimWorld& world, Prng& prng);
+void NeedMemory(SimWorld& world, Prng& prng);
 void LastingSilence(SimWorld& world, Prng& prng);
 
 }  // namespace paceline::sim

@@ -13,9 +13,9 @@ namespace paceline::sim {
 class SimWorld;
 struct Options;
 
-// Faults of the last three are drawn by generators of their own, so that they change nothing in
+// Faults of the last four are drawn by generators of their own, so that they change nothing in
 // runs without them.
-enum class FaultFamily { kUsual, kTerms, kPlatform, kUser };
+enum class FaultFamily { kUsual, kTerms, kPlatform, kUser, kMemory };
 
 struct Fault {
   std::string_view name;

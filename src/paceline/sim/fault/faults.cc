@@ -101,6 +101,11 @@ constexpr Fault kFaults[] = {
      DeadPort, HasLinks, /*lasts=*/false, FaultFamily::kUser},
     {"resize", "a user makes the job smaller or larger, at once or when it costs no step", Resize,
      HasSizes, /*lasts=*/false, FaultFamily::kUser},
+    // memory
+    {"leak", "a rank uses more memory each second, for a while", Leak, nullptr, /*lasts=*/false,
+     FaultFamily::kMemory},
+    {"need_memory", "a rank suddenly needs more memory than its node has", NeedMemory, nullptr,
+     /*lasts=*/false, FaultFamily::kMemory},
     // never healed
     {"lasting_silence", "nodes freeze, are cut off or stop sending, for ever", LastingSilence,
      nullptr, /*lasts=*/true},

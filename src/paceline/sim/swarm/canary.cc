@@ -17,6 +17,7 @@ constexpr std::string_view kFewerNodes[] = {"kill_node", "leave_node"};
 constexpr std::string_view kStops[] = {"freeze_rank"};
 constexpr std::string_view kNotices[] = {"notice"};
 constexpr std::string_view kSizes[] = {"resize"};
+constexpr std::string_view kLeaks[] = {"leak"};
 constexpr std::string_view kBrokenHosts[] = {"bad_node"};
 constexpr std::string_view kDeadPorts[] = {"dead_port"};
 constexpr std::string_view kStorageUnseen[] = {"storage_outage", "stalled_storage"};
@@ -81,6 +82,8 @@ constexpr CanaryEntry kCanaries[] = {
      kDeadPorts},
     {Canary::kBlameHost, "blame_host", "the step times of a slow host are reported for another"},
     {Canary::kSwapPhases, "swap_phases", "work is told as evaluation, and evaluation as work"},
+    {Canary::kForgetRaise, "forget_raise", "a node's limit of memory is not raised as ordered",
+     kLeaks},
     {Canary::kHurriedEnd, "hurried_end", "agents do not wait for storage when the job ends"},
 };
 

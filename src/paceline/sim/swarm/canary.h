@@ -51,6 +51,7 @@ enum class Canary {
   kBlameHost,            // the ranks of one host are slow, and another host is called slow
   kSwapPhases,           // the time of the forward pass is told as evaluation, and the reverse
   kPraiseLinks,          // an agent says that a dead link carried all bytes
+  kForgetRaise,          // an agent does not raise the limit of its node's memory
   kHurriedEnd,           // an agent does not wait for storage when its job ends
 };
 

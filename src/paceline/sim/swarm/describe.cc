@@ -30,13 +30,18 @@ static std::string PhasesText(const PhaseOptions& phases) {
          " data=" + std::to_string(phases.data) + ")";
 }
 
+static std::string MemoryText(const Options& options) {
+  if (!options.memory.is_used) return "";
+  return " memory=" + std::to_string(options.spec.memory_node >> 30) + "G.." +
+         std::to_string(options.spec.memory_most >> 30) + "G";
+}
+
 std::string Describe(const Options& options) {
   const JobSpec& spec = options.spec;
   std::string text =
       "nodes=" + std::to_string(options.node_count) + "+" + std::to_string(options.late_node_count);
   text += " min=" + std::to_string(spec.nodes_min) + " max=" + std::to_string(spec.nodes_max);
-  text += " unit=" + std::to_string(spec.unit);
-  text += " spares=" + std::to_string(spec.spares);
+  text += " unit=" + std::to_string(spec.unit) + " spares=" + std::to_string(spec.spares);
   text += " ranks=" + std::to_string(spec.nproc_per_node);
   text += options.local_platform ? " local" : " hosts";
   text += options.heartbeats_each ? " beats=each" : " beats=credited";
@@ -78,14 +83,14 @@ std::string Describe(const Options& options) {
     if (options.spec.slow_act == SlowAct::kReplace) text += " replaces";
     text += ")";
   }
-  text += PhasesText(options.phases) + ChecksText(options.checks);
+  text += PhasesText(options.phases) + MemoryText(options) + ChecksText(options.checks);
   if (options.plan.is_used) {
     text += " plan(memory=";
     for (const uint64_t bytes : options.plan.memory) text += std::to_string(bytes >> 30) + "G";
     text += ")";
   }
-  text += " total=" + std::to_string(options.total_steps);
-  text += options.tells_steps ? " tells" : " counts";
+  text += " total=" + std::to_string(options.total_steps) +
+          (options.tells_steps ? " tells" : " counts");
   text += " chaos=" + ToString(options.chaos);
   text += " strikes=" + std::to_string(options.strikes.size());
   return text;

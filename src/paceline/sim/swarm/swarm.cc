@@ -200,6 +200,16 @@ void DrawPlan(Prng& prng, const Overrides& overrides, Options& options) {
   plan.wishes = R"({"global_batch":1024})";
 }
 
+// A rank has 1 GiB, and its node twice what its ranks begin with.
+void DrawMemory(Prng& prng, Options& options) {
+  constexpr uint64_t kGib = uint64_t{1} << 30;
+  const uint64_t times = uint64_t{1} << prng.Below(4);
+  if (!options.memory.is_used) return;
+  options.memory.rank_bytes = kGib;
+  options.spec.memory_node = 2 * kGib * options.spec.nproc_per_node;
+  options.spec.memory_most = options.spec.memory_node * times;
+}
+
 bool IsAsked(const Overrides& overrides, const Fault& fault) {
   return std::find(overrides.only.begin(), overrides.only.end(), fault.name) !=
          overrides.only.end();
@@ -336,6 +346,7 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   Prng replacing = prng.Fork();
   Prng phases = prng.Fork();
   Prng links = prng.Fork();
+  Prng memory = prng.Fork();
   DrawJob(job, options.spec);
   DrawCluster(cluster, options);
   DrawScript(script, options);
@@ -350,6 +361,8 @@ Options Draw(uint64_t seed, const Overrides& overrides) {
   options.copies_journal = DrawFamily(FaultFamily::kTerms, terms, overrides, options);
   DrawFamily(FaultFamily::kPlatform, platform, overrides, options);
   DrawFamily(FaultFamily::kUser, user, overrides, options);
+  options.memory.is_used = DrawFamily(FaultFamily::kMemory, memory, overrides, options);
+  DrawMemory(memory, options);
   if (far.Chance(1, 4)) options.saves.terms.directory = "s3://storage/run";
   // Steps shorter or longer than a fault's effect on storage.
   const bool must_end = overrides.canary == Canary::kCallItDone && options.total_steps == 0;
