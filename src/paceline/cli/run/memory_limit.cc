@@ -3,6 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "paceline/model/memory_unit.h"
+
 namespace paceline::cli {
 namespace {
 
@@ -19,9 +21,11 @@ Problem Wrong(const SettingValues& settings, std::string_view key, std::string w
 }  // namespace
 
 std::optional<Problem> TakeMemory(const SettingValues& settings, JobSpec* spec) {
-  if (settings.IsSet("memory.node")) spec->memory_node = settings.Size("memory.node");
+  if (settings.IsSet("memory.node")) {
+    spec->memory_node = WholeUnits(settings.Size("memory.node"));
+  }
   if (!settings.IsSet("memory.most")) return std::nullopt;
-  spec->memory_most = settings.Size("memory.most");
+  spec->memory_most = WholeUnits(settings.Size("memory.most"));
   if (spec->memory_node == 0) {
     return Wrong(settings, "memory.most", "there is no limit to raise, as memory.node is not set",
                  "set memory.node to the limit with which the job begins, as 8GiB");

@@ -61,6 +61,7 @@ TEST(RunRequest, LimitsOfMemory) {
   EXPECT_EQ(request->spec.memory_node, uint64_t{8} << 30);
   EXPECT_EQ(request->spec.memory_most, uint64_t{16} << 30);
   EXPECT_EQ(ask("8GiB", "")->spec.memory_most, 0u);
+  EXPECT_EQ(ask("1.5GB", "")->spec.memory_node, uint64_t{1430} << 20);
   for (const auto& [node, most] : {std::pair("16GiB", "8GiB"), std::pair("", "8GiB")}) {
     const auto refused = ask(node, most);
     ASSERT_FALSE(refused.ok()) << node << " " << most;

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "paceline/core/memory_told.h"
+#include "paceline/model/memory_unit.h"
 
 namespace paceline::core {
 namespace {
@@ -106,13 +107,13 @@ std::optional<MemoryForeseen> MemoryDesk::Judge(const JobState& state, const Fac
     if (!due.has_value()) continue;
     const double left = growth->Until(question.limit);
     if (found.has_value() && found->left.ToSecondsF() <= left) continue;
-    found =
-        MemoryForeseen{.node = node.id,
-                       .generation = state.world->generation,
-                       .memory = memory,
-                       .grows = growth->bytes_per_second,
-                       .left = Duration::Milliseconds(static_cast<int64_t>(left * 1000)),
-                       .next_limit = IsRaisable(state, memory) ? static_cast<uint64_t>(*due) : 0};
+    found = MemoryForeseen{
+        .node = node.id,
+        .generation = state.world->generation,
+        .memory = memory,
+        .grows = growth->bytes_per_second,
+        .left = Duration::Milliseconds(static_cast<int64_t>(left * 1000)),
+        .next_limit = IsRaisable(state, memory) ? WholeUnits(static_cast<uint64_t>(*due)) : 0};
   }
   return found;
 }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "paceline/core/memory_told.h"
+#include "paceline/model/memory_unit.h"
 
 namespace paceline::core {
 namespace {
@@ -75,6 +76,13 @@ TEST_F(MemoryDeskTest, ALeakOfOnePercentASecondIsMetBeforeTheLimit) {
   EXPECT_NEAR(due->grows, 82.0 * kMiB, kMiB);
   EXPECT_GT(due->next_limit, limit_);
   EXPECT_LE(due->next_limit, 16 * kGiB);
+  EXPECT_EQ(due->next_limit % kMemoryUnit, 0U) << "the kernel has whole pages";
+}
+
+TEST_F(MemoryDeskTest, EachRaiseIsOfWholeUnits) {
+  const auto due = Grow(7 * kGiB, 20 * kMiB + 12'345, 60);
+  ASSERT_TRUE(due.has_value());
+  EXPECT_EQ(due->next_limit % kMemoryUnit, 0U);
 }
 
 TEST_F(MemoryDeskTest, ARaisedLimitIsNotAskedForTwice) {

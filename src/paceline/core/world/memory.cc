@@ -11,6 +11,7 @@
 #include "paceline/brain/memory.h"
 #include "paceline/core/memory_told.h"
 #include "paceline/core/world/free_change.h"
+#include "paceline/model/memory_unit.h"
 
 namespace paceline::core {
 namespace {
@@ -98,7 +99,7 @@ void RaiseAfterKill(Turn& turn, NodeId node, const RankReport& rank, RecordSeq f
                                           {.most = static_cast<double>(state.spec.memory_most)});
   if (!next.has_value()) return;
   MARK("a kill raises the limit");
-  const auto next_limit = static_cast<uint64_t>(*next);
+  const uint64_t next_limit = WholeUnits(static_cast<uint64_t>(*next));
   turn.Emit(MemoryShort{.node = node,
                         .name = known.name,
                         .generation = rank.generation,
