@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "paceline/base/status_macros.h"
 #include "paceline/model/problem.h"
 #include "paceline/wire/server/relay.h"
 #include "paceline/wire/server/stream_fixture.h"
