@@ -3,7 +3,7 @@
 // separated by 0x1e; the first one is a number for pid and wait status.
 
 #include "paceline/agent/ranks/exit_cause.h"
-#include "paceline/agent/ranks/kernel_evidence.h"
+#include "paceline/base/memory_group.h"
 #include "paceline/core/budget.h"
 #include "parts.h"
 
@@ -33,6 +33,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   paceline::fuzz::Demand(cause.fingerprint.size() < kTextMax, "a fingerprint is short");
   paceline::fuzz::Demand(!paceline::core::FailureText(cause).empty(), "every end has a text");
   (void)agent::TracebackOf(evidence.error_record, 0);
-  (void)agent::OomCounterPath(PartOr(parts, 4), "/nonexistent/");
+  (void)paceline::MemoryGroup::Of(PartOr(parts, 4), "/nonexistent/");
   return 0;
 }
