@@ -117,10 +117,14 @@ class Bench:
             pid = table[pid][0]
         return pid if pid in table else 0
 
+    def controls(self) -> set[int]:
+        """The raylets with an adapter, a master or Ray Train's controller."""
+        return {self.raylet_of(pid) for pid, (_, line) in process_table().items()
+                if line.startswith(CONTROL)}
+
     def victim(self, steps: Steps) -> tuple[int, int]:
         """A rank's process and its raylet."""
-        control = {self.raylet_of(pid) for pid, (_, line) in process_table().items()
-                   if line.startswith(CONTROL)}
+        control = self.controls()
         found = [(pid, self.raylet_of(pid)) for _, pid in sorted(steps.pids().items())]
         return next((pair for pair in reversed(found) if pair[1] not in control), found[-1])
 
@@ -178,10 +182,12 @@ class Bench:
             raise SystemExit(done.stderr)
         self.until_steady(name, steps)
         rank, raylet = self.victim(steps)
+        has_control = raylet in self.controls()
         killed = self.kill(raylet)
         poll(lambda: is_dead(rank), "the rank is dead")
         died = time.monotonic()
-        self.take("Ray", steps, since=died, after=died, beyond=0, death=round(died - killed, 3))
+        self.take("Ray", steps, since=died, after=died, beyond=0, death=round(died - killed, 3),
+                  has_control=has_control)
         self.stop(name)
         self.cluster.add()
 
