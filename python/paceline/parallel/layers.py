@@ -23,8 +23,9 @@ class Layers:
     names: list[str]
     kind: Kind
     no_pipeline: str  # why the model has no pipeline, as one sentence; "" if it has one
-    # Modules between the first and the second layer, which run in the first stage alone: those
-    # whose outputs the model adds to the first layer's, and those through which the sum passes.
+    # Modules that run between the first and the second layer, and in the first stage alone. The
+    # model adds the outputs of `added` to those of the first layer (gpt2: its position embedding).
+    # Then the sum goes through `passed` (gpt2: its dropout).
     added: tuple[str, ...] = ()
     passed: tuple[str, ...] = ()
 

@@ -177,8 +177,9 @@ class Kafka:
         """Messages of one partition."""
         kind = type(run[0])
         first, last = run[0].offset(), run[-1].offset()
-        # librdkafka gives a partition's records in the order of their offsets, so they have no
-        # holes if the last offset is where it is without one. The sum is a second look.
+        # librdkafka gives a partition's records by rising offset. So there is no hole if the last
+        # offset is as far from the first as the number of records says. The sum of all offsets is
+        # compared, too, in case they did not rise.
         has_holes = (last - first != len(run) - 1
                      or 2 * sum(map(kind.offset, run)) != (first + last) * len(run))
         if has_holes or is_long or first < self._open.get(number, 1 << 63):

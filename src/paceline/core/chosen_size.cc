@@ -8,12 +8,7 @@ bool IsAboveChosen(const JobState& state) {
 
 bool HurriesStorage(const JobState& state) {
   if (!IsAboveChosen(state) || state.incident.pending || state.decision.pending) return false;
-  const auto& committed = state.checkpoints.committed;
-  // As WhyFree in world/free_change.h has it.
-  const bool is_stored =
-      committed.has_value() && (committed->saved.step > state.size.saved_step ||
-                                state.checkpoints.commits >= state.size.commits + 2);
-  return !is_stored;
+  return !IsStoredSince(state.checkpoints, state.size.saved_step, state.size.commits);
 }
 
 }  // namespace paceline::core

@@ -39,11 +39,7 @@ bool HurriesForMemory(const JobState& state) {
   const NodeState* node = state.short_node.has_value() ? state.Find(*state.short_node) : nullptr;
   const MemoryTold* told = node == nullptr ? nullptr : MemoryToldOf(state, *node);
   if (told == nullptr || told->next_limit > 0 || told->is_kill) return false;
-  // As WhyFree in world/free_change.h has it.
-  const auto& committed = state.checkpoints.committed;
-  const bool is_stored = committed.has_value() && (committed->saved.step > told->saved_step ||
-                                                   state.checkpoints.commits >= told->commits + 2);
-  return !is_stored;
+  return !IsStoredSince(state.checkpoints, told->saved_step, told->commits);
 }
 
 std::string MoreMemoryText(const JobState& state) {

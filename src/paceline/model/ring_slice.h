@@ -2,9 +2,9 @@
 
 // A part of a flight ring's content, small enough for one message. Pure.
 //
-// Slices are read from the newest one backwards, each at another moment. If the rank writes
-// meanwhile, it overwrites its oldest records, so what a reader misses is always at the begin of
-// the time that it asked for.
+// A reader takes the newest slice first, and goes back in time slice by slice. Between two slices
+// the rank may write, and its ring then loses its oldest records. So the records that a reader
+// misses are the oldest ones of the time that it asked for.
 
 #include <cstdint>
 #include <vector>

@@ -251,7 +251,8 @@ double ExchangeSeconds(const Scene& scene, const StageLoad& load, const Shape& s
                        double micro_batch_seconds) {
   const double replicas = ReplicaExchange(scene, load, shape, micro_batch_seconds);
   if (load.copied == 0 || scene.devices < 2) return replicas;
-  // The gradients of both copies are summed behind all passes, so nothing hides that.
+  // The gradients of a shared weight's two copies are summed after all passes of the step. No
+  // computation runs beside that exchange, so its whole time counts.
   const double parts = shape.shard != 0 ? shape.data : 1;
   const double copies = load.copied / parts * scene.bytes.gradient;
   return replicas + AllReduceSeconds(copies, 2, LinkOf(scene, scene.devices));

@@ -182,7 +182,8 @@ struct Summary {
   std::string last;  // the newest sentence about a failure; "" if there was none
   uint32_t restart_count = 0;
   std::string memo;  // kept by the platform for the next term's master; at most kMemoBytesMax
-  // The number of nodes that was chosen; 0: none was. None: this master takes no SizeWanted.
+  // The number of nodes that a user or a measurement chose; 0: nobody has chosen. Unset: this
+  // master takes no SizeWanted.
   std::optional<uint32_t> size = {};
   bool size_is_measured = false;
   uint32_t size_refused = 0;  // the newest SizeWanted that was refused; 0: it was not

@@ -21,7 +21,7 @@ class RingDesk {
  public:
   using Answer = std::function<void(wire::RingPiece)>;
 
-  // `reactor` and `rings` must outlive the desk. The loop calls `answer`.
+  // `reactor` and `rings` must outlive the desk. `answer` is called on the reactor's thread.
   RingDesk(Reactor& reactor, const FlightRings& rings, Answer answer);
   ~RingDesk();
   RingDesk(const RingDesk&) = delete;

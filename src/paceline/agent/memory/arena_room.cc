@@ -3,13 +3,12 @@
 #include <sys/statvfs.h>
 #include <sys/vfs.h>
 
-#include <charconv>
 #include <optional>
-#include <string_view>
 
 #include "paceline/base/bytes_text.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/memory_group.h"
+#include "paceline/base/proc_bytes.h"
 #include "paceline/base/remote_file_system.h"
 #include "paceline/base/text.h"
 
@@ -25,20 +24,7 @@ uint64_t FreeAt(const std::string& folder) {
   return uint64_t{found.f_bavail} * found.f_frsize;
 }
 
-// The value of "MemAvailable:   12345 kB" in /proc/meminfo, in bytes; 0 if there is none.
-uint64_t AvailableMemory() {
-  const std::string text = ReadText("/proc/meminfo", 64 * 1024);
-  constexpr std::string_view kName = "MemAvailable:";
-  const size_t at = text.find(kName);
-  if (at == std::string::npos) return 0;
-  const char* begin = text.data() + at + kName.size();
-  while (*begin == ' ') ++begin;
-  uint64_t kib = 0;
-  std::from_chars(begin, text.data() + text.size(), kib);
-  return kib * 1024;
-}
-
-// The memory that this process's cgroup may still use; none if there is no limit.
+// How many bytes the memory cgroup of this process has left. None: no cgroup limits it.
 std::optional<uint64_t> CgroupRoom() {
   const std::optional<MemoryGroup> group = MemoryGroup::OfProcess(0);
   if (!group.has_value()) return std::nullopt;
@@ -50,7 +36,8 @@ std::optional<uint64_t> CgroupRoom() {
 
 std::vector<MemoryRoom> RoomsAt(const std::string& folder) {
   return {{"/dev/shm", FreeAt(folder)},
-          {"the host's memory", AvailableMemory()},
+          {"the host's memory",
+           ProcBytes(ReadText("/proc/meminfo", 64 * 1024), "MemAvailable:").value_or(0)},
           {"the memory of its cgroup", CgroupRoom().value_or(UINT64_MAX)}};
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 
 // Carries out the master's orders to test the link to another host, on a thread of its own. One
-// test runs at a time; a newer order waits for it, and replaces one that waits.
+// test runs at a time. An order that comes meanwhile waits until the test is over. Only the newest
+// order waits: the master asks no longer for what an older one was about.
 
 #include <functional>
 #include <memory>
@@ -20,7 +21,7 @@ class LinkDesk {
  public:
   using Tell = std::function<void(const LinkTested&)>;
 
-  // `reactor` must outlive the desk. The loop calls `tell`.
+  // `reactor` must outlive the desk. `tell` is called on the reactor's thread.
   LinkDesk(Reactor& reactor, wire::Credentials credentials, Tell tell)
       : reactor_(reactor), credentials_(std::move(credentials)), tell_(std::move(tell)) {}
   // Waits for the running test, at most kLinkTime.

@@ -13,6 +13,7 @@
 #include "paceline/base/fd.h"
 #include "paceline/base/file_text.h"
 #include "paceline/base/log.h"
+#include "paceline/base/proc_bytes.h"
 #include "paceline/base/text.h"
 
 namespace paceline::agent {
@@ -21,17 +22,6 @@ namespace {
 constexpr size_t kProcFileBytes = 64 << 10;
 // A use that differs from the told one by this part of the limit is news.
 constexpr uint64_t kNewsPart = 500;
-
-// The bytes of "Name:   12345 kB" in such a file of /proc; none: it has no such line.
-std::optional<uint64_t> KibibytesOf(const std::string& text, std::string_view name) {
-  for (std::string_view line : SplitParts(text, "\n")) {
-    if (!TakePrefix(&line, name)) continue;
-    const std::string_view number = Trimmed(line.substr(0, line.find("kB")));
-    const std::optional<uint64_t> kib = ParseWhole<uint64_t>(number);
-    return kib.has_value() ? std::optional(*kib * 1024) : std::nullopt;
-  }
-  return std::nullopt;
-}
 
 // Makes the folder of a group, and returns whether its memory can be limited. `parent`: the folder
 // above it.
@@ -128,14 +118,14 @@ std::optional<NodeMemory> MemoryWatch::Read(const std::vector<int32_t>& ranks) c
       const std::string text =
           ReadText(Concat(setup_.root, "proc/", pid, "/status"), kProcFileBytes);
       for (const std::string_view name : {"RssAnon:", "RssShmem:"}) {
-        memory.used += KibibytesOf(text, name).value_or(0);
+        memory.used += ProcBytes(text, name).value_or(0);
       }
     }
     return memory;
   }
   const std::string text = ReadText(setup_.root + "proc/meminfo", kProcFileBytes);
-  const std::optional<uint64_t> total = KibibytesOf(text, "MemTotal:");
-  const std::optional<uint64_t> left = KibibytesOf(text, "MemAvailable:");
+  const std::optional<uint64_t> total = ProcBytes(text, "MemTotal:");
+  const std::optional<uint64_t> left = ProcBytes(text, "MemAvailable:");
   const bool is_host_known = total.has_value() && left.has_value() && *total > *left;
   const std::optional<MemoryGroup> group = MemoryGroup::OfProcess(ranks.front(), setup_.root);
   const std::optional<MemoryGroup::Bound> bound =

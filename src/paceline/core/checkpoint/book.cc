@@ -48,6 +48,11 @@ void Apply(const CheckpointFact& fact, Instant at, CheckpointBook* book) {
   std::visit(BookFolder{*book, at}, fact);
 }
 
+bool IsStoredSince(const CheckpointBook& book, int64_t step, std::optional<uint32_t> commits) {
+  return book.committed.has_value() && (book.committed->saved.step > step ||
+                                        (commits.has_value() && book.commits >= *commits + 2));
+}
+
 bool IsGivenUp(const CheckpointBook& book, SavedStep saved) {
   const RestoreDecided& former = book.restore;
   return saved.generation < former.generation.value() && saved > former.saved;

@@ -75,6 +75,12 @@ void Apply(const CheckpointFact& fact, Instant at, CheckpointBook* book);
 // branch.
 bool IsGivenUp(const CheckpointBook& book, SavedStep saved);
 
+// True if storage has a checkpoint that was saved after a moment at which `step` was the newest one
+// anywhere and `commits` checkpoints were in storage; none: unknown. The number of a step says
+// nothing where a script counts each epoch anew. Then the second commit counts, because the first
+// may be of a checkpoint that was saved before.
+bool IsStoredSince(const CheckpointBook& book, int64_t step, std::optional<uint32_t> commits);
+
 // True if storage was tried for long enough, and the job ends without this step.
 bool IsEndedWithout(const CheckpointBook& book, SavedStep saved);
 

@@ -48,12 +48,7 @@ std::string WhyFree(Turn& turn, const WorldChange& change) {
   }
   const auto& committed = state.checkpoints.committed;
   const uint32_t ranks_fixed = state.checkpoints.ranks_fixed;
-  // The number of a step says nothing where a script counts each epoch anew. The first checkpoint
-  // that gets to storage may have been saved before.
-  const bool is_later =
-      committed.has_value() &&
-      (committed->saved.step > change.saved_step ||
-       (change.commits.has_value() && state.checkpoints.commits >= *change.commits + 2));
+  const bool is_later = IsStoredSince(state.checkpoints, change.saved_step, change.commits);
   if (is_later && (ranks_fixed == 0 || ranks_fixed == change.next.world_size())) {
     MARK("a node leaves after a commit");
     return "the checkpoint of step " + std::to_string(committed->saved.step) + " in storage" +

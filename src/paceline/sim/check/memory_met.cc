@@ -41,7 +41,7 @@ class MemoryMet final : public Check {
                               failed->cause.memory_limit >= world.options().spec.memory_most;
       if (is_at_most && failed->charged) must_stop_ = true;
     }
-    // The rank's node is to blame, and not the script.
+    // The loss of its node explains the rank's failure, so the job may go on.
     const auto* lost = std::get_if<core::NodeLost>(&record.fact);
     if (lost != nullptr && lost->explains) must_stop_ = false;
     if (!must_stop_ || !std::holds_alternative<core::WorldFormed>(record.fact)) return;

@@ -3,24 +3,12 @@
 
 namespace paceline::sim {
 
-// The port stays dead, as somebody has to repair the host. At most one of a run, so that the job
-// can still have its minimum. A host that is in the job reboots, because only hosts without ranks
-// are tested.
+// A host that is in the job reboots, because only hosts without ranks are tested.
 void DeadPort(SimWorld& world, Prng& prng) {
-  for (uint32_t i = 0; i < world.node_count(); ++i) {
-    if (world.node(i).will_have_dead_port() || world.node(i).is_bad()) return;
-  }
-  Node* node = PickNode(
-      world, prng, [](const Node& n) { return !n.is_on() && n.boot_count() == 0 && !n.is_twin(); });
-  const bool is_new = node != nullptr;
-  const bool has_hosts = !world.options().local_platform;
-  if (!is_new && has_hosts) node = PickNode(world, prng, [](const Node& n) { return n.is_on(); });
+  Node* node = PickToBreak(world, prng);
   if (node == nullptr) return;
   node->KillPortAtBoot();
-  if (is_new) return node->PowerOn();
-  node->PowerOff(true);
-  world.queue().After(Draw(prng, Duration::Milliseconds(100), Duration::Seconds(10)),
-                      [node] { node->PowerOn(); });
+  BootBroken(world, prng, node);
 }
 
 }  // namespace paceline::sim
