@@ -62,7 +62,8 @@ TEST(RunRequest, LimitsOfMemory) {
   EXPECT_EQ(request->spec.memory_most, uint64_t{16} << 30);
   EXPECT_EQ(ask("8GiB", "")->spec.memory_most, 0u);
   EXPECT_EQ(ask("1.5GB", "")->spec.memory_node, uint64_t{1430} << 20);
-  for (const auto& [node, most] : {std::pair("16GiB", "8GiB"), std::pair("", "8GiB")}) {
+  for (const auto& [node, most] : {std::pair("16GiB", "8GiB"), std::pair("", "8GiB"),
+                                   std::pair("1KiB", ""), std::pair("0MiB", "")}) {
     const auto refused = ask(node, most);
     ASSERT_FALSE(refused.ok()) << node << " " << most;
     EXPECT_EQ(refused.problem().code, "PL-E013");

@@ -266,7 +266,9 @@ std::string_view PlaceIn(std::string_view headline) {
 std::string MendingOf(const JobEvent& fault, const JobEvent& end) {
   const std::string headline = DetailOf(fault, "headline");
   if (!DetailOf(fault, "memory_limit_bytes").empty()) {
-    return "raise [memory] node and most, or give its ranks less to hold";
+    return "give its ranks less to hold (a new `paceline run` may have more [memory] node and "
+           "most; "
+           "--resume keeps the old limits)";
   }
   if (DetailOf(fault, "cgroup_oom") == "true") return "give its ranks more memory or less to hold";
   if (DetailOf(fault, "how") == "signaled" && DetailOf(fault, "code") == "9") {
